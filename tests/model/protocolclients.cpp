@@ -16,7 +16,7 @@ void Model::send(State &s, int m, Kind kind, Byte token)
     if (!c.connected)
         return;
     const Machine &x = machine(s, m);
-    const Byte queue = kind == Acquire ? c.listening : kind == Renew ? renewal(x, m) : 0;
+    const Byte queue = kind == Acquire ? c.listening && lockOf(m) != Both : kind == Renew ? renewal(x, m) : 0;
     c.sent.push_back({kind, token, queue, kind == Acquire ? x.arrival : Byte(0), 0});
 }
 
@@ -44,11 +44,13 @@ void Model::attempt(State &s, int m)
 Byte Model::freeEpoch(const State &s, int m) const
 {
     std::array<bool, 256> used{};
-    used[s.server.holder] = true;
-    for (const Sharer &r : s.server.sharers)
-        used[r.token] = true;
-    for (const Waiter &w : s.server.queue)
-        used[w.token] = true;
+    for (const Server *server : {&s.server, &s.second}) {
+        used[server->holder] = true;
+        for (const Sharer &r : server->sharers)
+            used[r.token] = true;
+        for (const Waiter &w : server->queue)
+            used[w.token] = true;
+    }
     for (const Client &c : s.clients) {
         for (const auto *list : {&c.sent, &c.late}) {
             for (const Command &command : *list)
@@ -230,6 +232,10 @@ void Model::taken(State &s, int m, const Reply &r)
 {
     Machine &x = machine(s, m);
     const Client &c = clientOf(s, m);
+    if (lockOf(m) == Both) { // one attempt, after which the server knows nothing of it
+        end(x);
+        return;
+    }
     if (r.rank != 255) {
         if (fair(m) && x.arrival && r.arrival != x.arrival)
             throw Violation("a waiter that came back has lost its place");
@@ -305,6 +311,7 @@ void Model::setClock(State &s, int ticks) const
 {
     const bool isForward = ticks > 0;
     s.server.age(ticks, -m_clockSteps);
+    s.second.age(ticks, -m_clockSteps);
     const auto changed = [&](auto &m) {
         m.shift = static_cast<signed char>(m.shift - ticks);
         m.forward = Byte(m.forward + isForward);
@@ -397,6 +404,7 @@ void Model::die(State &s, int client)
 void Model::tick(State &s) const
 {
     s.server.age(1, -m_clockSteps);
+    s.second.age(1, -m_clockSteps);
     for (Client &c : s.clients) {
         for (Command &command : c.sent)
             command.age = older(command.age);

@@ -275,6 +275,65 @@ std::vector<Config> permitConfigurations()
     return all;
 }
 
+/// The first client acquires two locks with one command.
+std::vector<Config> twoLockConfigurations()
+{
+    std::vector<Config> all;
+    const auto make = [&all](const char *name, std::array<Lock, Machines> lock) -> Config & {
+        Config &c = add(&all, name);
+        c.lock = lock;
+        return c;
+    };
+    constexpr std::array<Lock, Machines> Alone{Both, First, Second}, Waiting{Both, First, First},
+            Twice{Both, Both, Second}, Shared{Both, Second, Second};
+    make("two locks together, each alone, no fault", Alone);
+    {
+        Config &c = make("two locks together twice, two that want the first, no fault", Waiting);
+        c.acquisitions = {2, 1, 1}, c.cancels = false;
+    }
+    make("two locks together by two clients, one alone, no fault", Twice);
+    make("two locks together as a reader of one, a reader, a writer, no fault", Shared).reader = {true, true, false};
+    make("two locks together by two readers of one, a writer, no fault", Twice).reader = {true, true, false};
+    {
+        Config &c = make("two locks together, one alone, the other by a reader, one killed", Alone);
+        c.reader = {false, false, true}, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("two locks together, two that wait, one killed or cut off", Waiting);
+        c.faults = 1, c.kinds = "cd", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("two locks together as a reader of one, one killed or cut off", Shared);
+        c.reader = {true, true, false}, c.faults = 1, c.kinds = "cd", c.cancels = false, c.renews = false;
+        c.idleAtMost = 1;
+    }
+    const std::size_t first = all.size();
+    {
+        Config &c = make("two locks together, each alone, one killed or stopped", Alone);
+        c.faults = 1, c.kinds = "cf";
+    }
+    {
+        Config &c = make("two locks together twice, each alone, a fault of any kind", Alone);
+        c.acquisitions = {2, 1, 1}, c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false;
+        c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("two locks together, two that wait, a fault of any kind", Waiting);
+        c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("two locks together twice, one alone, two faults of any kind", Waiting);
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two locks together as a reader of one, a fault of any kind", Shared);
+        c.reader = {true, true, false}, c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false;
+        c.idleAtMost = 1;
+    }
+    std::for_each(all.begin() + std::ptrdiff_t(first), all.end(), [](Config &c) { c.thorough = true; });
+    return all;
+}
+
 } // namespace
 
 std::vector<Config> configurations()
@@ -369,6 +428,8 @@ std::vector<Config> configurations()
     }
     const auto readers = readerConfigurations();
     all.insert(all.end(), readers.begin(), readers.end());
+    const auto twoLocks = twoLockConfigurations();
+    all.insert(all.end(), twoLocks.begin(), twoLocks.end());
     const auto permits = permitConfigurations();
     all.insert(all.end(), permits.begin(), permits.end());
     return all;
@@ -380,7 +441,7 @@ const std::vector<Mutation> &mutations()
             {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
             {"release at once without token check", "release", "if holders[i] == ARGV[2 + i] then", "if true then"},
             {"acquired at once though others wait", "acquire",
-             "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
+             "'[wsp]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0", "'[wsp]')"},
             {"released at once though others wait", "release",
              "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
             {"a fencing token of a clock that was set back", "acquire", "and last < fence)", ")"},
@@ -574,6 +635,39 @@ const std::vector<Mutation> &permitMutations()
             {"who takes more than there are waits", "acquire", "or take > number then", "then"},
             {"more permits, and nobody is served", "set_permits", "if holder == false or shared == 'p' then",
              "if false then"},
+    };
+    return all;
+}
+
+const std::vector<Mutation> &twoLockMutations()
+{
+    static const std::vector<Mutation> all{
+            {"two locks are acquired together though others wait", "acquire", "fits = not head(KEYS[n + i])",
+             "fits = true"},
+            {"only the first of two locks is examined", "acquire", "together and n or 0", "together and 1 or 0"},
+            {"only the last of two locks is examined", "acquire", "areFree = areFree and isFree[i]",
+             "areFree = isFree[i]"},
+            {"a free lock is acquired although the other is taken", "acquire", " or not areFree", ""},
+            {"a lock is kept that was acquired before, and the other is taken", "acquire",
+             "  if holder == token then -- it only waits", "  if holder == token and not together then"},
+            {"a lock that was acquired before is renewed, and the other is taken", "acquire",
+             "if holder == token and not onlyWaits then", "if holder == token then"},
+            {"a lock is given back, and the next waiter is not notified", "acquire",
+             "      standBy(queue, 1) -- somebody came earlier\n", ""},
+            {"two locks that were acquired before are not acquired again", "acquire",
+             "holder == false or holder == token or shared == 'r' and", "holder == false or shared == 'r' and"},
+            {"two locks together, as a reader who overtakes a writer", "acquire", "if fits and not barge and head(",
+             "if fits and not barge and not shared and head("},
+            {"two locks together, as a writer beside readers", "acquire",
+             "shared == 'r' and string.sub(token, 1, 1) == 'r'\n", "shared == 'r'\n"},
+            {"two locks together, a reader's token as that of a writer", "acquire",
+             "sharing = string.sub(ARGV[2 + i], 1, 1) == 'r' and 'r'", "sharing = false"},
+            {"two locks together, a reader's token as that of a writer at once", "acquire", "not hasReader and", ""},
+            {"two locks are acquired at once, and one is taken", "acquire",
+             "not hasReader and redis.pcall('EXISTS', unpack(KEYS, 1, n)) == 0", "not hasReader"},
+            {"dead waiters keep two free locks from being acquired", "acquire",
+             "standBy(KEYS[n + i], math.max(1, redis.call('PTTL', KEYS[i])))", ""},
+            {"a free lock is said to be taken", "acquire", "replies[i][2] = -2", ""},
     };
     return all;
 }

@@ -22,6 +22,8 @@ const std::vector<Mutation> &mutations();
 const std::vector<Mutation> &readerMutations();
 /// Those that only holders of permits show.
 const std::vector<Mutation> &permitMutations();
+/// Those that only two locks in one command show.
+const std::vector<Mutation> &twoLockMutations();
 /// Deliberate errors in the clients.
 const std::vector<BehaviourMutation> &behaviourMutations();
 

@@ -67,13 +67,24 @@ bool Model::hasRoom(const State &s, Byte token) const
     return isReader(token) || permits <= s.server.permits;
 }
 
-bool Model::isIdle(const State &s) const
+bool Model::isIdle(const State &s)
+{
+    if (isFirstIdle(s) || !m_config.hasTwoLocks())
+        return isFirstIdle(s);
+    State other = s;
+    turn(other);
+    const bool isOtherIdle = isFirstIdle(other);
+    turn(other);
+    return isOtherIdle;
+}
+
+bool Model::isFirstIdle(const State &s) const
 {
     for (int m = 0; m < Machines; ++m) {
         const Machine &x = s.machines[std::size_t(m)];
         const int client = m_config.client[std::size_t(m)];
         const bool waits = x.phase == Acquiring && s.clients[std::size_t(client)].life == Running;
-        if (waits && (s.server.isFree() || hasRoom(s, tokenOf(m, x.epoch))))
+        if (lockOf(m) != Both && concerns(m) && waits && (s.server.isFree() || hasRoom(s, tokenOf(m, x.epoch))))
             return true;
     }
     return false;
@@ -148,8 +159,10 @@ void Model::reduce(State &s) const
     }
     std::vector<Byte *> arrivals;
     arrivals.reserve(32);
-    for (Waiter &w : s.server.queue)
-        arrivals.push_back(&w.arrival);
+    for (Server *server : {&s.server, &s.second}) {
+        for (Waiter &w : server->queue)
+            arrivals.push_back(&w.arrival);
+    }
     for (Machine &x : s.machines)
         arrivals.push_back(&x.arrival);
     for (Client &c : s.clients) {

@@ -6,6 +6,7 @@
 #include "protocolmodel.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ProtocolModel {
 
@@ -161,6 +162,56 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
         fail("the first waiter could share the lock, and waits");
 }
 
+void Model::checkTogether(State &s, const Command &command, const Together &e)
+{
+    const auto fail = [](const std::string &what) { throw Violation(what); };
+    const Byte token = command.token;
+    std::array<bool, 2> free{};
+    for (std::size_t i = 0; i < 2; ++i) {
+        const Server &before = s.server, &after = e.after[i];
+        const auto heardOf = [&](const Server &server) {
+            std::vector<Waiter> all;
+            std::copy_if(server.queue.begin(), server.queue.end(), std::back_inserter(all),
+                         [&](const Waiter &w) { return heard(s, w.token); });
+            return all;
+        };
+        const std::vector<Waiter> waiters = heardOf(before), rest = heardOf(after);
+        free[i] = waiters.empty()
+                && (before.isFree() || before.left(token) > 0 || (before.isShared() && isReader(token)));
+        checkHolders(after);
+        checkSharers(before, after, token);
+        if (before.holder && before.holder != token && (after.holder != before.holder || after.ttl != before.ttl))
+            fail("an acquire of two locks changes one that another holds");
+        if (after.holder && after.holder != before.holder && after.holder != token)
+            fail("an acquire of two locks makes another the holder");
+        if (!std::equal(waiters.begin(), waiters.end(), rest.begin(), rest.end(), [](const Waiter &a, const Waiter &b) {
+                return a.token == b.token && a.arrival == b.arrival && a.wakeOnly == b.wakeOnly;
+            }))
+            fail("an acquire of two locks changes a queue");
+        const bool isNotified = !rest.empty()
+                && std::any_of(e.messages.begin(), e.messages.end(), [&](const Message &m) {
+                       return m.kind == 'n' && m.token == rest.front().token && m.ticks <= 1;
+                   });
+        if (after.isFree() && !rest.empty() && !isNotified)
+            fail("one of two locks is free, and nobody is notified that waits for it");
+        turn(s);
+    }
+    const bool areFree = free[0] && free[1];
+    for (std::size_t i = 0; i < 2; ++i) {
+        const bool isAcquired = e.outcomes[i] == Together::Acquired;
+        if (isAcquired && !areFree)
+            fail("one of two locks is acquired, but not both are free");
+        if (!isAcquired && areFree)
+            fail("two locks are free, and are not acquired together");
+        if (isAcquired ? e.after[i].left(token) != lease(machineOf(token)) : e.after[i].isKept(token))
+            fail("a lock is not held as the reply to an acquire of two says");
+        if (!isAcquired && free[i] != (e.outcomes[i] == Together::Free))
+            fail("the reply to an acquire of two locks says wrongly which one is free");
+    }
+    if (std::any_of(e.messages.begin(), e.messages.end(), [](const Message &m) { return m.kind != 'n'; }))
+        fail("an acquire of two locks serves a waiter");
+}
+
 void Model::checkForce(const State &s, const Execution &e) const
 {
     const Server &before = s.server, &after = e.after;
@@ -187,16 +238,27 @@ void Model::checkChange(const State &s, const Execution &e) const
         throw Violation("the number of permits is greater, and the first waiter waits");
 }
 
-void Model::checkState(const State &s) const
+void Model::checkState(const State &s)
 {
     // forceRelease() is meant for a holder that is known to be dead.
     if (m_config.forced > 0)
         return;
+    checkBeliefs(s);
+    if (!m_config.hasTwoLocks())
+        return;
+    State other = s;
+    turn(other);
+    checkBeliefs(other);
+    turn(other);
+}
+
+void Model::checkBeliefs(const State &s) const
+{
     int writers = s.server.holder == Foreign, readers = 0, permits = 0;
     for (int m = 0; m < Machines; ++m) {
         const Machine &x = s.machines[std::size_t(m)];
         const int sure = x.phase == Held ? x.belief - x.allowance : 0;
-        if (sure <= 0)
+        if (sure <= 0 || !concerns(m))
             continue;
         const Byte token = tokenOf(m, x.epoch);
         permits += take(token);
@@ -215,7 +277,16 @@ void Model::checkState(const State &s) const
         throw Violation("clients believe they hold more permits than there are");
 }
 
-void Model::checkRest(const State &s) const
+void Model::checkRest(const State &s)
+{
+    checkLockAtRest(s);
+    State other = s;
+    turn(other);
+    checkLockAtRest(other);
+    turn(other);
+}
+
+void Model::checkLockAtRest(const State &s) const
 {
     if (s.server.holder || !s.server.sharers.empty())
         throw Violation("the lock stays taken with nobody to give it back");

@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     try {
         bool well = true;
         if (what != "mutants") {
-            for (const auto *all : {&mutations(), &readerMutations(), &permitMutations()}) {
+            for (const auto *all : {&mutations(), &readerMutations(), &permitMutations(), &twoLockMutations()}) {
                 for (const Mutation &mutation : *all)
                     Model({}, {}, scripts, &mutation); // throws if the scripts no longer have its text
             }
@@ -98,6 +98,7 @@ int main(int argc, char **argv)
         };
         hunt(readerMutations(), &Config::hasReaders);
         hunt(permitMutations(), &Config::hasPermits);
+        hunt(twoLockMutations(), &Config::hasTwoLocks);
         return well ? 0 : 1;
     } catch (const std::exception &exception) {
         std::fprintf(stderr, "%s\n", exception.what());

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
 namespace ProtocolModel {
 
@@ -53,7 +54,20 @@ private:
     Client &clientOf(State &s, int m) const { return s.clients[std::size_t(m_config.client[std::size_t(m)])]; }
     Byte lease(int m) const { return Byte(m_config.lease[std::size_t(m)]); }
     bool fair(int m) const { return m_config.fair[std::size_t(m)]; }
-    bool isReader(Byte token) const { return token != Foreign && m_config.reader[std::size_t(machineOf(token))]; }
+    Lock lockOf(int m) const { return m_config.lock[std::size_t(m)]; }
+    bool isReader(Byte token) const
+    {
+        return token != Foreign && m_config.reader[std::size_t(machineOf(token))]
+                && (m_isSecond || lockOf(machineOf(token)) != Both);
+    }
+    /// Whether the lock object concerns the lock that State::server is now.
+    bool concerns(int m) const { return lockOf(m) == Both || (lockOf(m) == Second) == m_isSecond; }
+    /// Makes the second lock State::server, or the first one again.
+    void turn(State &s)
+    {
+        std::swap(s.server, s.second);
+        m_isSecond = !m_isSecond;
+    }
 
     /// The number of permits that it takes; 0 = it takes none.
     int take(Byte token) const { return token == Foreign ? 0 : m_config.take[std::size_t(machineOf(token))]; }
@@ -116,8 +130,26 @@ private:
                      bool shares, const std::vector<long long> &granted, Reply *reply);
     /// Those that hold the key, a sorted set, together.
     std::vector<Sharer> decodeSharers(const FakeRedis::Set &members) const;
+    /// Writes a lock into the small Redis; its keys begin with \a key.
+    void load(const Server &server, const std::string &key, const Circumstances &how);
+    Server loaded(const std::string &key);
+
+    /// Of an acquire of both locks with one command.
+    struct Together
+    {
+        enum Outcome : Byte { Acquired, Taken, Free };
+        std::array<Server, 2> after;
+        std::array<Outcome, 2> outcomes;
+        std::vector<Message> messages;
+        std::string summary;
+    };
+    const Together &executeTogether(State &s, const Command &command);
+    Together executeTogether(State &s, const Command &command, const Circumstances &how);
+
     /// Runs a command and checks its effects.
     Reply serve(State &s, const Command &command);
+    Reply serveTogether(State &s, const Command &command);
+    Reply serveOne(State &s, const Command &command); ///< of the lock that State::server is now
     void deliver(State &s, const std::vector<Message> &messages);
 
     // -- the clients, which behave as LeaseMachine does
@@ -174,7 +206,8 @@ private:
                 || (take(token) && taken(server) + (server.left(token) ? 0 : take(token)) <= server.permits);
     }
     /// Whether a live client waits for a lock that it could have.
-    bool isIdle(const State &s) const;
+    bool isIdle(const State &s);
+    bool isFirstIdle(const State &s) const;
     bool isPresent(const State &s, Byte token) const;
     bool matters(const State &s, const Message &m) const;
     /// Makes messages equal that differ only in what has no effect.
@@ -205,8 +238,11 @@ private:
     bool keepsFirstWaiting(const State &s, const Server &after) const;
     /// Whether one that only wants to be woken was notified: it has not tried yet.
     bool isWoken(const Execution &e) const;
-    void checkState(const State &s) const;
-    void checkRest(const State &s) const;
+    void checkTogether(State &s, const Command &command, const Together &e);
+    void checkState(const State &s);
+    void checkBeliefs(const State &s) const;
+    void checkRest(const State &s);
+    void checkLockAtRest(const State &s) const;
     /// From every state: follow the calm steps until no live client waits.
     void checkProgress(Result *result);
 
@@ -215,7 +251,9 @@ private:
     const int m_clockSteps; ///< at most
     const Mutation m_variant;
     Scripts m_scripts;
+    bool m_isSecond = false; ///< State::server is the second lock now
     std::unordered_map<std::string, Execution> m_executions;
+    std::unordered_map<std::string, Together> m_together;
     std::unordered_map<std::string, std::uint32_t> m_index;
     std::vector<Node> m_nodes;
     std::vector<std::string> m_labels;

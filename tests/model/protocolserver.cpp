@@ -19,7 +19,7 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
 {
     Writer key;
     key(script == "force_release"), key(script == "set_permits"), key(s.server.permits), key(command.kind),
-            key(command.token), key(command.queue), key(command.arrival);
+            key(command.token), key(command.queue), key(command.arrival), key(m_isSecond);
     key(s.server.holder), key(s.server.ttl), key(s.server.sharers.size());
     for (const Sharer &sharer : s.server.sharers)
         key(sharer.token), key(sharer.left);
@@ -47,6 +47,57 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
     return m_executions.emplace(key.bytes(), result).first->second;
 }
 
+void Model::load(const Server &server, const std::string &key, const Circumstances &how)
+{
+    FakeRedis &redis = m_scripts.redis;
+    redis.strings[key + "fence"] = {FakeRedis::digits(how.lastFence), 1000000};
+    if (server.holder)
+        redis.strings[key] = {name(server.holder), server.ttl == NoTtl ? -1 : server.ttl * Tick};
+    // The clock is so near to 0 that the end of a lease, in ms, is the time left.
+    for (const Sharer &sharer : server.sharers) {
+        for (const std::string &member : members(sharer.token))
+            redis.sets[key].emplace_back(sharer.left * Tick, member);
+    }
+    if (!server.sharers.empty()) {
+        std::sort(redis.sets[key].begin(), redis.sets[key].end());
+        redis.sets[key].ttl = server.ttl * Tick;
+    }
+    if (server.permits)
+        redis.strings[key + "permits"] = {std::to_string(int(server.permits)), 1000000};
+    for (const Waiter &w : server.queue)
+        redis.sets[key + "queue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
+    if (!server.queue.empty())
+        redis.sets[key + "queue"].ttl = 1000000;
+}
+
+Server Model::loaded(const std::string &key)
+{
+    FakeRedis &redis = m_scripts.redis;
+    Server server;
+    if (const auto it = redis.strings.find(key); it != redis.strings.end()) {
+        server.holder = number(it->second.value);
+        server.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+    }
+    if (const auto it = redis.sets.find(key); it != redis.sets.end()) {
+        server.sharers = decodeSharers(it->second);
+        server.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+    }
+    if (const auto it = redis.strings.find(key + "permits"); it != redis.strings.end()) {
+        server.permits = Byte(std::atoi(it->second.value.c_str()));
+        if (it->second.ttl < 0)
+            throw Violation("the number of permits has no time to live");
+    }
+    if (const auto it = redis.sets.find(key + "queue"); it != redis.sets.end() && it->second.ttl < 0)
+        throw Violation("the queue has no time to live");
+    for (const auto &[score, member] : redis.sets[key + "queue"]) {
+        const bool wakeOnly = member[0] == '*';
+        if (member.substr(wakeOnly) != name(number(member)))
+            throw Violation("a waiter is of another kind in the queue");
+        server.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
+    }
+    return server;
+}
+
 Model::Execution Model::execute(const State &s, const std::string &script, const Command &command,
                                 const Circumstances &how)
 {
@@ -55,24 +106,7 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     redis.sets.clear();
     redis.now = how.now;
     redis.mayReadTime = how.mayReadTime;
-    redis.strings["Kfence"] = {FakeRedis::digits(how.lastFence), 1000000};
-    if (s.server.holder)
-        redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
-    // The clock is so near to 0 that the end of a lease, in ms, is the time left.
-    for (const Sharer &sharer : s.server.sharers) {
-        for (const std::string &member : members(sharer.token))
-            redis.sets["K"].emplace_back(sharer.left * Tick, member);
-    }
-    if (!s.server.sharers.empty()) {
-        std::sort(redis.sets["K"].begin(), redis.sets["K"].end());
-        redis.sets["K"].ttl = s.server.ttl * Tick;
-    }
-    if (s.server.permits)
-        redis.strings["Kpermits"] = {std::to_string(int(s.server.permits)), 1000000};
-    for (const Waiter &w : s.server.queue)
-        redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
-    if (!s.server.queue.empty())
-        redis.sets["Kqueue"].ttl = 1000000;
+    load(s.server, "K", how);
     const bool shares = sharesFence(s.server, script, command);
     Execution result;
     std::vector<long long> granted; // fencing tokens
@@ -162,27 +196,7 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     if (shares && std::atoll(redis.strings["Kfence"].value.c_str()) != how.lastFence)
         throw Violation("the fencing token is changed while readers hold the lock");
 
-    if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
-        result.after.holder = number(it->second.value);
-        result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
-    }
-    if (const auto it = redis.sets.find("K"); it != redis.sets.end()) {
-        result.after.sharers = decodeSharers(it->second);
-        result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
-    }
-    if (const auto it = redis.strings.find("Kpermits"); it != redis.strings.end()) {
-        result.after.permits = Byte(std::atoi(it->second.value.c_str()));
-        if (it->second.ttl < 0)
-            throw Violation("the number of permits has no time to live");
-    }
-    if (const auto it = redis.sets.find("Kqueue"); it != redis.sets.end() && it->second.ttl < 0)
-        throw Violation("the queue has no time to live");
-    for (const auto &[score, member] : redis.sets["Kqueue"]) {
-        const bool wakeOnly = member[0] == '*';
-        if (member.substr(wakeOnly) != name(number(member)))
-            throw Violation("a waiter is of another kind in the queue");
-        result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
-    }
+    result.after = loaded("K");
     // Only the order of the arrivals matters.
     std::vector<Byte> arrivals{0, fair(m) ? command.arrival : Byte(0), result.reply.arrival};
     for (const Waiter &w : result.after.queue)
@@ -322,6 +336,119 @@ void Model::decodeReply(lua_State *lua, const std::string &script, const Command
 }
 
 Reply Model::serve(State &s, const Command &command)
+{
+    const Lock lock = lockOf(machineOf(command.token));
+    if (lock == Both && command.kind == Acquire)
+        return serveTogether(s, command);
+    Reply reply{};
+    if (lock != Second)
+        reply = serveOne(s, command);
+    if (lock != First) {
+        turn(s);
+        const Reply second = serveOne(s, command);
+        turn(s);
+        if (lock == Second || second.outcome != 1)
+            reply = second;
+    }
+    return reply;
+}
+
+Reply Model::serveTogether(State &s, const Command &command)
+{
+    const Together &e = executeTogether(s, command);
+    checkTogether(s, command, e);
+    s.server = e.after[0];
+    s.second = e.after[1];
+    deliver(s, e.messages);
+    Reply reply{};
+    reply.kind = command.kind;
+    reply.token = command.token;
+    reply.outcome = e.outcomes[0] == Together::Acquired;
+    return reply;
+}
+
+const Model::Together &Model::executeTogether(State &s, const Command &command)
+{
+    Writer key;
+    for (const Server *server : {&s.server, &s.second}) {
+        key(server->holder), key(server->ttl);
+        key.list(server->sharers, [&key](const Sharer &r) { key(r.token), key(r.left); });
+        key.list(server->queue, [&key](const Waiter &w) { key(w.token), key(w.wakeOnly), key(w.arrival); });
+    }
+    for (const Client &client : s.clients)
+        key(client.subscribed);
+    key(command.token);
+    const auto known = m_together.find(key.bytes());
+    if (known != m_together.end())
+        return known->second;
+    const Together result = executeTogether(s, command, Usual);
+    for (const Circumstances &other : Others) {
+        if (other.mayReadTime && executeTogether(s, command, other).summary != result.summary)
+            throw Violation(std::string("acquire does another thing with two locks ") + other.name);
+    }
+    return m_together.emplace(key.bytes(), result).first->second;
+}
+
+Model::Together Model::executeTogether(State &s, const Command &command, const Circumstances &how)
+{
+    FakeRedis &redis = m_scripts.redis;
+    redis.strings.clear();
+    redis.sets.clear();
+    redis.now = how.now;
+    redis.mayReadTime = how.mayReadTime;
+    std::array<std::string, 2> tokens;
+    const std::array<std::string, 2> keys{"K", "L"};
+    for (std::size_t i = 0; i < 2; ++i) {
+        load(s.server, keys[i], how);
+        tokens[i] = name(command.token);
+        turn(s);
+    }
+    Together result;
+    redis.publish = [&](const std::string &channel, const std::string &payload) {
+        const std::size_t client = std::size_t(channel.back() - 'a');
+        if (client >= Machines || !s.clients[client].subscribed)
+            return 0;
+        std::istringstream words(payload);
+        std::string kind;
+        int sequence = 0, ms = 0;
+        words >> kind >> sequence >> ms;
+        result.messages.push_back(
+                {kind[0], Byte(sequence), Byte(std::min((ms + Tick - 1) / Tick, int(Never) - 1)), false, 0, 0, 0});
+        return 1;
+    };
+    lua_State *const lua = m_scripts.run(
+            how.longWay ? Scripts::longWayOf("acquire") : "acquire", {"K", "L", "Kqueue", "Lqueue", "Kfence", "Lfence"},
+            {std::to_string(lease(machineOf(command.token)) * Tick), "rt", tokens[0], tokens[1]});
+    Writer summary;
+    for (std::size_t i = 0; i < 2; ++i) {
+        const bool shares = isReader(command.token) && sharesFence(s.server, "acquire", command);
+        lua_rawgeti(lua, 1, int(i) + 1);
+        const int drawn = std::atoi(redis.strings[keys[i] + "fence"].value.c_str());
+        if (lua_type(lua, -1) == LUA_TTABLE) {
+            lua_rawgeti(lua, -1, 2);
+            result.outcomes[i] = lua_tonumber(lua, -1) == -2 ? Together::Free : Together::Taken;
+            if (drawn != how.lastFence)
+                throw Violation("the fencing token of a lock changes that is not acquired");
+        } else {
+            result.outcomes[i] = Together::Acquired;
+            const int fence = std::atoi(lua_tostring(lua, -1));
+            if (fence != drawn || (shares ? fence != how.lastFence : fence <= how.lastFence))
+                throw Violation("the fencing token of one of two locks is wrong");
+        }
+        lua_settop(lua, 1);
+        result.after[i] = loaded(keys[i]);
+        summary(result.outcomes[i]), summary(result.after[i].holder), summary(result.after[i].ttl);
+        summary.list(result.after[i].sharers, [&summary](const Sharer &r) { summary(r.token), summary(r.left); });
+        summary.list(result.after[i].queue, [&summary](const Waiter &w) { summary(w.token), summary(w.arrival); });
+        turn(s);
+    }
+    summary.list(result.messages,
+                 [&summary](const Message &m) { summary(m.kind), summary(m.token), summary(m.ticks); });
+    result.summary = summary.bytes();
+    return result;
+}
+
+Reply Model::serveOne(State &s, const Command &command)
 {
     static const char *const names[] = {"acquire", "renew", "release", "cancel"};
     const Execution &e = execute(s, names[command.kind], command);

@@ -39,11 +39,15 @@ constexpr Circumstances Others[]{
         {"without the right to read the time", Now, 50, false, false},
 };
 
+enum Lock : Byte { First, Second, Both };
+
 struct Config
 {
     std::string name;
     std::array<int, Machines> client{0, 1, 2}; ///< of each lock object
-    std::array<int, Machines> lease{3, 3, 3};  ///< ticks
+    /// Who wants both acquires them with one command, once. If it is a reader, then of the second lock.
+    std::array<Lock, Machines> lock{First, First, First};
+    std::array<int, Machines> lease{3, 3, 3}; ///< ticks
     std::array<bool, Machines> fair{true, true, true};
     std::array<bool, Machines> reader{false, false, false};
     std::array<int, Machines> take{0, 0, 0}; ///< permits; a writer has none, and is no reader
@@ -69,6 +73,7 @@ struct Config
 
     bool hasReaders() const { return reader[0] || reader[1] || reader[2]; }
     bool hasPermits() const { return permits > 0; }
+    bool hasTwoLocks() const { return lock[0] == Both; }
     int mostPermits() const
     {
         int most = permits;
@@ -228,6 +233,7 @@ struct Server
 struct State
 {
     Server server;
+    Server second; ///< the other lock; without permits
     std::array<Client, Machines> clients;
     std::array<Machine, Machines> machines;
     Byte faults = 0, foreign = 0, forced = 0, changes = 0;
@@ -249,8 +255,11 @@ template<typename Archive, typename T>
 void fields(Archive &a, T &s)
 {
     a(s.server.holder), a(s.server.ttl), a(s.server.permits), a(s.faults), a(s.foreign), a(s.forced), a(s.changes);
-    a.list(s.server.sharers, [&a](auto &r) { a(r.token), a(r.left); });
-    a.list(s.server.queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
+    a(s.second.holder), a(s.second.ttl);
+    for (auto *server : {&s.server, &s.second}) {
+        a.list(server->sharers, [&a](auto &r) { a(r.token), a(r.left); });
+        a.list(server->queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
+    }
     const auto message = [&a](auto &m) {
         a(m.kind), a(m.token), a(m.ticks), a(m.proven), a(m.age), a(m.shift), a(m.forward);
     };

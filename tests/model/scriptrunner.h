@@ -293,7 +293,7 @@ public:
                     text.replace(at, mark.size(), read(directory, include));
             }
             load(name, text);
-            for (const std::string shortWay : {"if n == 1", "if string.find(ARGV[2], '^[^w]*[sp]"}) {
+            for (const std::string shortWay : {"if isUsual then", "if n == 1", "if string.find(ARGV[2], '^[^w]*[sp]"}) {
                 if (const auto at = text.find(shortWay); at != std::string::npos)
                     text.replace(at, 3, "if false and ");
             }

@@ -13,13 +13,15 @@
 --                  f  there is a floor for each lock: its fencing token is max(last + 1, floor), whatever the time
 --                  w  only wait, with q: if the key holds the token, it is given back, and nobody is served
 --                  s  shared: the tokens are those of readers
+--                  t  together, without q, s and p: if one of the locks is taken, or others wait for it, none is acquired;
+--                     some of the tokens may be those of readers
 --                  p and a number  the tokens take permits; the semaphore has this number of them; 0 = the server's
 --                     number counts
 -- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
 -- then, with f, their floors
 -- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
 --                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival, server time in µs}
---                           taken; -1 ms = without end; rank 0 = next
+--                           taken; -1 ms = without end; -2 ms, with t = this one is free; rank 0 = next
 --                           (if the value is a deadline: the ms until the lock may be taken over)
 --                       the text of an error  nothing was changed
 --                           PERMITS n: the server has n permits for this name, which does not fit; 0 = it has no number
@@ -36,9 +38,15 @@ local n = #KEYS / (permits and 4 or 3)
 local replies = {}
 local answered = 0
 local floors = string.find(ARGV[2], 'f', 1, true) and #ARGV - n -- they come behind this one
+local together = string.find(ARGV[2], 't', 1, true)
+local isUsual = not string.find(ARGV[2], '[wsp]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0
+if isUsual and together then
+  local hasReader = string.find(table.concat(ARGV, ' ', 3, n + 2), 'r', 1, true)
+  isUsual = not hasReader and redis.pcall('EXISTS', unpack(KEYS, 1, n)) == 0
+end
 -- The usual case: nobody holds the lock, and nobody waits. It comes before the functions below, because creating them
 -- costs more than this.
-if not string.find(ARGV[2], '[wsp]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+if isUsual then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
@@ -137,6 +145,30 @@ local caller = string.match(ARGV[3], '(%x+):')
 
 local sharing = string.find(flags, 's', 1, true) and 'r' or permits and 'p'
 
+-- Whether the key is a deadline that has passed.
+local function isOver(key, holder, shared)
+  local left = holder and not shared and redis.call('PTTL', key) == -1 and timeLeft(holder)
+  return left and left + STAMP_GRACE <= 0
+end
+
+local barge = string.find(flags, 'b', 1, true)
+
+-- With t: which of the locks can be acquired at once, and whether all can.
+local isFree, areFree = {}, true
+for i = 1, together and n or 0 do
+  local token = ARGV[2 + i]
+  local holder, shared = holderOf(KEYS[i], token)
+  local fits = holder == false or holder == token or shared == 'r' and string.sub(token, 1, 1) == 'r'
+  fits = fits or isOver(KEYS[i], holder, shared)
+  if fits and not barge and head(KEYS[n + i]) then
+    -- The dead leave. Perhaps nobody else notifies the first living one.
+    standBy(KEYS[n + i], math.max(1, redis.call('PTTL', KEYS[i])))
+    fits = not head(KEYS[n + i])
+  end
+  isFree[i] = fits
+  areFree = areFree and isFree[i]
+end
+
 -- Returns the number of permits, and sets it if there is none. On failure: nil and an error.
 local function permitsFor(queue, take)
   local number, err = permitsOf(queue)
@@ -206,8 +238,7 @@ local function join(queue, member, arrival)
 end
 
 local function acquire(key, queue, fenceKey, token, arrival, floor)
-  local barge = string.find(flags, 'b', 1, true)
-  local onlyWaits = string.find(flags, 'w', 1, true)
+  local onlyWaits = string.find(flags, 'w', 1, true) or not areFree
   local holder, shared, wrong = holderOf(key, token)
   if holder == nil then
     return wrong
@@ -237,7 +268,7 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
         if type(deleted) == 'table' then
           return deleted.err
         end
-        holder = false
+        holder, ttl = false, 0
       end
     end
   end
@@ -322,10 +353,36 @@ for i = 1, n do
   if not replies[i] then
     local arrival = haveArrivals and ARGV[2 + n + i] or ''
     local floor = floors and ARGV[floors + i]
+    if together then
+      sharing = string.sub(ARGV[2 + i], 1, 1) == 'r' and 'r'
+    end
     replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], arrival, floor)
+    if isFree[i] and type(replies[i]) == 'table' then
+      replies[i][2] = -2
+    end
     if permits then
       redis.pcall('PEXPIRE', KEYS[3 * n + i], FENCE_TTL)
     end
+  end
+end
+
+-- With t: if one of them cannot be acquired nevertheless, as with a fence of another type, the others are given back.
+local function isError(reply)
+  return type(reply) == 'string' and not string.find(reply, '^%d+$')
+end
+local failed = false
+for i = 1, together and areFree and n or 0 do
+  failed = failed or isError(replies[i])
+end
+for i = 1, failed and n or 0 do
+  if not isError(replies[i]) then
+    if string.sub(ARGV[2 + i], 1, 1) == 'r' then
+      removeSharer(KEYS[i], ARGV[2 + i])
+    else
+      redis.call('DEL', KEYS[i])
+    end
+    standBy(KEYS[n + i], 1)
+    replies[i] = {0, -2, 1, -1, 0, now()}
   end
 end
 return replies
