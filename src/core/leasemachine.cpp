@@ -18,9 +18,6 @@ namespace QDistLock {
 
 namespace {
 
-/// An acquire that makes a single attempt waits this long for it: for the connection and one command.
-constexpr nanoseconds SingleAttemptTimeout = 5s;
-
 LeaseTime later(LeaseTime now, nanoseconds duration)
 {
     return duration >= NeverTime - now ? NeverTime : now + duration;
@@ -292,7 +289,8 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
         report(Outcome::ErrorCleared);
     m_wait.foundTaken = true;
     m_wait.retries += m_attempt.isRetry ? 1 : 0;
-    failRequests(EngineError::byRule(DistributedLock::BusyError, EngineError::Taken),
+    const EngineError::Rule rule = reply.isFree ? EngineError::OthersTaken : EngineError::Taken;
+    failRequests(EngineError::byRule(DistributedLock::BusyError, rule),
                  [](const Request &request) { return request.once; });
     if (m_options.maxRetries >= 0 && m_wait.retries >= m_options.maxRetries) {
         failRequests(EngineError::byRule(DistributedLock::BusyError, EngineError::RetriesUsed),
@@ -429,6 +427,11 @@ void LeaseMachine::setAutoRenew(bool autoRenew)
 {
     m_options.autoRenew = autoRenew;
     m_nextOptions.autoRenew = autoRenew;
+}
+
+void LeaseMachine::setMinHold(milliseconds minHold, LeaseTime now)
+{
+    m_options.minHold = minHold > 0ms ? minHold + std::chrono::ceil<milliseconds>(now - m_hold.acquiredAt) : 0ms;
 }
 
 void LeaseMachine::sendRenew(LeaseTime now)

@@ -134,6 +134,8 @@ public:
     /// Cancels this one acquire request; false if it is not pending.
     bool cancel(quint64 id, LeaseTime now);
     void setAutoRenew(bool autoRenew);
+    /// LockOptions::minHold of the present hold, counted from \a now.
+    void setMinHold(std::chrono::milliseconds minHold, LeaseTime now);
 
     /// The engine has become ready.
     void engineReady(LeaseTime now);
@@ -170,6 +172,8 @@ public:
     /// Timers count in milliseconds: whatever is due within one is handled now, so that nothing is late. A lease, too,
     /// ends up to one millisecond before its deadline, and somebody else may have the lock from then on.
     static constexpr std::chrono::nanoseconds TimerSlack = std::chrono::milliseconds(1);
+    /// An acquire that makes a single attempt waits this long for it: for the connection and one command.
+    static constexpr std::chrono::nanoseconds SingleAttemptTimeout = std::chrono::seconds(5);
     /// After a hand-over the server keeps the lock for a few seconds only, and the first renewal is sent after a third
     /// of them, so that a lock that is released before saves the command. If the last hold was longer than this, the
     /// whole lease is asked for before the application is notified: its slot may block the event loop again.

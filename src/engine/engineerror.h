@@ -18,6 +18,7 @@ struct EngineError
     enum Rule : quint8 {
         NoRule,
         Taken,       ///< somebody else holds the lock, and one attempt was all that was allowed
+        OthersTaken, ///< the lock is free, but not another one that was to be acquired together with it
         RetriesUsed, ///< somebody else has held it during all retries
         WaitIsOver,  ///< somebody else has held it during the whole wait
         NoReply,     ///< the server did not reply within the wait

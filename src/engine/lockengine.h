@@ -39,6 +39,7 @@ struct EngineReply
     qint64 fencingToken = 0;                 ///< Granted
     std::chrono::milliseconds holderTtl{-1}; ///< Taken; negative = unlimited
     bool foreignHolder = false;              ///< Taken: its release will not be announced
+    bool isFree = false;                     ///< Taken: not this lock, but one that was to be acquired together with it
     int queuePosition = -1;                  ///< Taken; 0 = next, -1 = not in the queue
     QByteArray arrival = {};                 ///< Taken, in the queue: later attempts must pass it on
     std::chrono::microseconds serverTime{0}; ///< Taken: on the server's clock; 0 = unknown
@@ -163,6 +164,9 @@ public:
         std::chrono::milliseconds timeout{0};
     };
 
+    /// As many locks at most can be acquired with one command.
+    static constexpr qsizetype MostTogether = 64;
+
     struct Acquire
     {
         LockId lock;
@@ -174,7 +178,15 @@ public:
         QByteArray arrival = {}; ///< the waiter's place in the queue, from an earlier reply
         Replicas replicas = {};
         int permits = 0; ///< of the semaphore, if the token is that of a holder of permits, see LockOptions::permits
+        /// Not 0: acquired with one command together with the others that have this number and are made in the same
+        /// event loop turn, all or none of them. Only if canAcquireTogether(), without `enqueue`, without permits, all
+        /// of one lease, and not more than MostTogether. Where several commands are needed nevertheless, as while a
+        /// cluster slot moves, some of them may be acquired.
+        quint64 together = 0;
     };
+    virtual bool canAcquireTogether() const { return false; }
+    /// Why \a locks cannot be held together, in words; empty if they can.
+    virtual QString whyNotTogether(const QList<LockId> &) const { return {}; }
     /// Whether a waiter in the queue of \a lock would be notified of its turn at present.
     virtual bool canBeWoken(const LockId &lock) const = 0;
     virtual void acquire(const Acquire &operation, Completion completion) = 0;

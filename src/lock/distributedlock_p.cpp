@@ -28,13 +28,6 @@ namespace {
 /// A failure is reported that much later at most, because it is not known yet who holds the lock.
 constexpr milliseconds LongestSearch = 250ms;
 
-/// No error, or one that an acquire can end with while the server works.
-bool isOrdinary(DistributedLock::Error error)
-{
-    return error == DistributedLock::NoError || error == DistributedLock::BusyError
-            || error == DistributedLock::TimeoutError || error == DistributedLock::CancelledError;
-}
-
 /// An addition to the text of an error.
 QString describeHolder(const LockInfo &lock)
 {
@@ -59,6 +52,12 @@ QString describeHolder(const LockInfo &lock)
 
 } // namespace
 
+bool isOrdinary(DistributedLock::Error error)
+{
+    return error == DistributedLock::NoError || error == DistributedLock::BusyError
+            || error == DistributedLock::TimeoutError || error == DistributedLock::CancelledError;
+}
+
 DistributedLockPrivate::DistributedLockPrivate(DistributedLock *lock)
     : LockDriver(lock)
     , q(lock)
@@ -78,9 +77,7 @@ void DistributedLockPrivate::close()
         abandon();
         changeRegistry(nullptr);
     }
-    const auto acquires = std::exchange(pendingAcquires, {});
-    for (const auto &[id, acquire] : acquires)
-        acquire.end->finish(destroyedResult());
+    acquireFutures.endAll(destroyedResult());
     auto releases = std::exchange(releasePromises, {});
     for (auto &[id, promise] : releases) {
         promise.addResult(false);
@@ -337,6 +334,23 @@ void DistributedLockPrivate::release(quint64 id)
     run(InsideCall);
 }
 
+void DistributedLockPrivate::setNamesHolder(bool namesHolder)
+{
+    m_namesHolder = namesHolder;
+    if (namesHolder || !m_isSearching)
+        return;
+    endSearches();
+    deliverLater();
+}
+
+void DistributedLockPrivate::giveUp()
+{
+    cancel();
+    while (machine.phase() == LeaseMachine::Held)
+        machine.release(newRequest(), now());
+    run(InsideCall);
+}
+
 QByteArray DistributedLockPrivate::detach()
 {
     if (!alive)
@@ -350,43 +364,16 @@ QByteArray DistributedLockPrivate::detach()
     return token;
 }
 
-void DistributedLockPrivate::AcquirePromise::finish(const LockResult &result)
-{
-    if (!take())
-        return;
-    promise.addResult(result);
-    promise.finish();
-}
-
 void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
 {
-    const auto acquire = pendingAcquires.find(id);
-    if (acquire == pendingAcquires.end())
-        return;
-    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait, acquire->second.end,
-                        [end = acquire->second.end](const QString &reason) {
-                            end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
-                            end->promise.finish();
-                        });
+    acquireFutures.watchEventLoop(id, q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait);
 }
 
 QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
 {
-    auto end = std::make_shared<AcquirePromise>();
-    end->promise.start();
-    const QFuture<LockResult> future = end->promise.future();
-    if (alive) {
-        auto watcher = std::make_unique<QFutureWatcher<LockResult>>();
-        QObject::connect(watcher.get(), &QFutureWatcherBase::canceled, q, [this, id] { withdraw(id); });
-        watcher->setFuture(future);
-        pendingAcquires.emplace(id, PendingAcquire{std::move(end), std::move(watcher)});
-    } else if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
-        // From an event: a continuation that acquires again on each failure would otherwise keep the destructor from
-        // returning.
-        QMetaObject::invokeMethod(
-                dispatcher, [end, result = destroyedResult()] { end->finish(result); }, Qt::QueuedConnection);
-    }
-    return future;
+    if (!alive)
+        return AcquireFutures::ended(destroyedResult());
+    return acquireFutures.add(id, q, [this, id] { withdraw(id); });
 }
 
 void DistributedLockPrivate::withdraw(quint64 id)
@@ -445,7 +432,8 @@ void DistributedLockPrivate::append(const LeaseMachine::Outcome &outcome, const 
     const bool isTaken = outcome.kind == LeaseMachine::Outcome::AcquireFailed
             && (outcome.error.code == DistributedLock::BusyError
                 || outcome.error.code == DistributedLock::TimeoutError);
-    const quint64 search = isTaken ? findHolder(outcome) : 0;
+    const bool isOursFree = outcome.error.rule == EngineError::OthersTaken;
+    const quint64 search = isTaken && m_namesHolder && !isOursFree ? findHolder(outcome) : 0;
     if (!isTaken)
         endSearches(); // nothing else is delayed
     m_events.append({outcome, now, ++m_lastEvent, search});
@@ -621,11 +609,16 @@ EngineError DistributedLockPrivate::withText(EngineError engineError) const
     case EngineError::Taken:
         engineError.text = u"somebody else holds it; try again later, or allow a wait"_s;
         break;
+    case EngineError::OthersTaken:
+        engineError.text = u"it was free, but another one of the locks was not"_s;
+        break;
     case EngineError::RetriesUsed:
         engineError.text = u"somebody else still held it after %1 retries; allow more retries"_s.arg(used.maxRetries);
         break;
     case EngineError::WaitIsOver:
-        engineError.text = u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(used.wait.count());
+        engineError.text = acquireEnded // the wait is for all locks
+                ? u"somebody else held it when the wait was over; wait longer"_s
+                : u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(used.wait.count());
         break;
     case EngineError::NoReply:
         engineError.text = u"the server did not answer in time; check that it is reachable and alive"_s;
@@ -667,19 +660,21 @@ void DistributedLockPrivate::errorEnded()
 void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
 {
     const QPointer<DistributedLock> guard(q);
-    const auto acquire = pendingAcquires.extract(id);
+    const AcquireFutures::Pending acquire = acquireFutures.extract(id);
     m_withdrawn.remove(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
     const bool changed = storeError(failure);
+    if (acquireEnded)
+        acquireEnded(id, failure);
     Q_EMIT q->acquireFailed(failure.code);
     if (guard && changed)
         Q_EMIT q->errorChanged();
     // It may have been reported while the lock was waiting.
     if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
-    if (acquire)
-        acquire.mapped().end->finish(result);
+    if (acquire.end)
+        acquire.end->finish(result);
 }
 
 EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost) const
@@ -717,12 +712,7 @@ bool DistributedLockPrivate::isCurrentHold(const Event &event) const
 
 bool DistributedLockPrivate::isUnwanted(const Event &event) const
 {
-    if (event.outcome.kind != LeaseMachine::Outcome::Acquired)
-        return false;
-    const auto acquire = pendingAcquires.find(event.outcome.id);
-    if (acquire == pendingAcquires.end())
-        return false;
-    return acquire->second.end->promise.isCanceled() || acquire->second.end->isTaken();
+    return event.outcome.kind == LeaseMachine::Outcome::Acquired && acquireFutures.isUnwanted(event.outcome.id);
 }
 
 void DistributedLockPrivate::deliver(const Event &event)
@@ -741,19 +731,21 @@ void DistributedLockPrivate::deliver(const Event &event)
         }
         m_announcedEpoch = outcome.epoch;
         errorEnded();
-        const auto acquire = pendingAcquires.extract(outcome.id);
+        const AcquireFutures::Pending acquire = acquireFutures.extract(outcome.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         const bool cleared = storeError({});
         Q_EMIT q->acquired();
         if (guard && cleared)
             Q_EMIT q->errorChanged();
+        if (guard && acquireEnded)
+            acquireEnded(outcome.id, {});
         // A future that was cancelled or has ended meanwhile takes no result: nobody would know of the hold.
-        const bool endsNow = acquire && acquire.mapped().end->take();
-        const bool isUnknown = acquire && !(endsNow && acquire.mapped().end->promise.addResult(result));
+        const bool endsNow = acquire.end && acquire.end->take();
+        const bool isUnknown = acquire.end && !(endsNow && acquire.end->promise.addResult(result));
         if (guard && (m_withdrawn.remove(outcome.id) || isUnknown) && isCurrentHold(event))
             release(newRequest());
         if (endsNow)
-            acquire.mapped().end->promise.finish();
+            acquire.end->promise.finish();
         break;
     }
     case Outcome::AcquireFailed:

@@ -3,19 +3,19 @@
 
 #pragma once
 
+#include "lock/acquirefutures.h"
 #include "lock/lockdriver.h"
-#include "lock/looplessfuture.h"
 
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/impl/lockreference.h>
 
-#include <QtCore/qfuturewatcher.h>
 #include <QtCore/qlist.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -33,6 +33,9 @@ inline int toInt(std::chrono::milliseconds duration)
     constexpr auto greatest = (std::numeric_limits<int>::max)();
     return int(std::min<qint64>(duration.count(), greatest));
 }
+
+/// No error, or one that an acquire can end with while the server works.
+bool isOrdinary(DistributedLock::Error error);
 
 /// Shared by a lock and the guards and coroutines that may outlive it.
 struct Detail::LockLink
@@ -84,6 +87,10 @@ public:
     /// Cancels this one acquire, because nobody waits for it any more.
     void withdraw(quint64 id);
     void release(quint64 id);
+    /// Whether the texts of errors say who holds the lock.
+    void setNamesHolder(bool namesHolder);
+    /// Ends all pending acquires, and releases all levels.
+    void giveUp();
     QByteArray detach();
     void cancel();
 
@@ -131,6 +138,9 @@ public:
     /// The other lock of a ReadWriteLock; null if this is not part of one. Both have the same owner.
     QPointer<DistributedLock> partner;
     std::optional<LockOptions::Mode> fixedMode; ///< that of a lock with a partner, which has no permits
+    /// For a MultiLock, which this is part of: request \a id has ended, with no error if it has succeeded. Emits
+    /// nothing, and destroys nothing.
+    std::function<void(quint64 id, const EngineError &error)> acquireEnded;
     /// Options that the application has set; the registry's defaults do not replace these.
     enum OptionField : quint8 {
         Lease = 1,
@@ -147,20 +157,7 @@ public:
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
-    /// Shared with endWithoutEventLoop().
-    struct AcquirePromise : FutureEnd
-    {
-        /// Does nothing if the future has ended.
-        void finish(const LockResult &result);
-
-        QPromise<LockResult> promise;
-    };
-    struct PendingAcquire
-    {
-        std::shared_ptr<AcquirePromise> end;
-        std::unique_ptr<QFutureWatcher<LockResult>> watcher; ///< withdraws the acquire if its future is cancelled
-    };
-    std::map<quint64, PendingAcquire> pendingAcquires;
+    AcquireFutures acquireFutures;
     std::map<quint64, QPromise<bool>> releasePromises;
 
 private:
@@ -204,6 +201,7 @@ private:
     void reportFailure(quint64 id, const EngineError &failure);
     void watchEventLoop(quint64 id, std::chrono::milliseconds wait);
 
+    bool m_namesHolder = true;
     quint64 m_announcedEpoch = 0; ///< acquired() was emitted in it
     quint64 m_lastRequest = 0;
     /// Acquires that a slot withdrew before the machine had them, or while their end is being reported.

@@ -311,7 +311,7 @@ void LockDriver::execute(const LeaseMachine::Command &command)
             registry->route(m_sequence, this);
         }
         engine->acquire({m_lockId, m_token, options.lease, options.repairMissingTtl, command.enqueue, !options.fair,
-                         machine.arrival(), replicas, options.permits},
+                         machine.arrival(), replicas, options.permits, command.enqueue ? 0 : together},
                         completion(command.epoch, &LeaseMachine::acquireReplied));
         break;
     case Command::Renew:

@@ -54,7 +54,8 @@ public:
 
     LeaseMachine machine;
     LockRegistryPrivate *registry = nullptr;
-    quint64 turn = 0; ///< orders the acquisitions of the registry's locks
+    quint64 turn = 0;     ///< orders the acquisitions of the registry's locks
+    quint64 together = 0; ///< that of the next acquisition, see LockEngine::Acquire
 
 protected:
     enum Context { InsideCall, OnEventLoop };

@@ -6,6 +6,7 @@
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/MultiLock>
 #include <QDistLock/ReadWriteLock>
 #include <QDistLock/Semaphore>
 
@@ -169,6 +170,19 @@ void semaphores(QObject *fleet, const std::function<void()> &convert, const std:
             qWarning().noquote() << before.errorString;
     });
     //! [set-permits]
+}
+
+void severalLocks(QObject *bank, const std::function<void()> &moveMoney, const std::function<void()> &rollBack)
+{
+    // clang-format off
+    //! [several-locks]
+    auto *transfer = new MultiLock({u"account:7"_s, u"account:12"_s}, bank);
+    QObject::connect(transfer, &MultiLock::acquired, bank, moveMoney);
+    QObject::connect(transfer, &MultiLock::lost, bank, rollBack); // one is enough: the others are released
+    QObject::connect(transfer, &MultiLock::acquireFailed, bank, [=] { qWarning() << transfer->errorString(); });
+    transfer->acquire(); // release() releases both
+    //! [several-locks]
+    // clang-format on
 }
 
 void requests(QObject *window)

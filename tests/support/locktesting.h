@@ -152,8 +152,16 @@ LockResult timeOutOf(Acquire acquire)
     return result;
 }
 
+/// Its waiters can be woken. At the moment when this becomes true they make an attempt, whatever the clock says.
+inline bool isListening(LockRegistry *registry)
+{
+    QDistLock::EngineError error;
+    const auto *engine = LockRegistryPrivate::get(registry)->engine(&error);
+    return engine && engine->canBeWoken({});
+}
+
 /// Releases the lock \a name by force, from a client in another thread. The holder is notified at once, however long
-/// its lease is. True if somebody held it.
+/// its lease is, if its registry is listening. True if somebody held it.
 inline bool endByForce(const QUrl &server, const QString &name)
 {
     bool ended = false;

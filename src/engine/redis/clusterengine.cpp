@@ -412,6 +412,17 @@ QString ClusterEngine::unsupported(const LockOptions &options) const
             .arg(options.minReplicas);
 }
 
+QString ClusterEngine::whyNotTogether(const QList<LockId> &locks) const
+{
+    const auto other = std::find_if(locks.cbegin(), locks.cend(),
+                                    [&locks](const LockId &lock) { return slotOf(lock) != slotOf(locks.first()); });
+    if (other == locks.cend())
+        return {};
+    return u"%1 and %2 are keys of different slots of the cluster; give all names the same {hash tag}, for example \"{bank}:7\" and \"{bank}:12\""_s
+            .arg(Detail::quoted(QString::fromUtf8(locks.first().key())),
+                 Detail::quoted(QString::fromUtf8(other->key())));
+}
+
 void ClusterEngine::cork()
 {
     m_isCorked = true;

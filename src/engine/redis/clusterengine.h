@@ -56,6 +56,8 @@ public:
     bool isProcessing() const override;
 
     bool canBeWoken(const LockId &lock) const override { return m_channels.canBeWoken(lock); }
+    bool canAcquireTogether() const override { return true; }
+    QString whyNotTogether(const QList<LockId> &locks) const override;
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;

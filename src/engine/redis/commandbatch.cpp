@@ -19,7 +19,7 @@ namespace {
 
 /// Locks in one command: enough that the cost of the command itself hardly counts, and few enough that the server soon
 /// serves others (a script of this size takes it well under a millisecond).
-constexpr qsizetype AcquireLimit = 64;
+constexpr qsizetype AcquireLimit = LockEngine::MostTogether;
 constexpr qsizetype RenewLimit = 1000;
 
 /// Bounds for numbers in replies, so that nothing computed from them overflows: a key of another program may live for
@@ -69,13 +69,16 @@ LockOperation LockOperation::ofAcquire(const LockEngine::Acquire &operation, Loc
         flags += 'q';
     if (operation.barge)
         flags += 'b';
-    if (Token::isReader(operation.token))
+    if (operation.together)
+        flags += 't';
+    else if (Token::isReader(operation.token))
         flags += 's';
     else if (Token::isShared(operation.token))
         flags += 'p' + QByteArray::number(std::max(0, operation.permits)); // 0: as the server says
     LockOperation acquire{Acquire, operation.lock, operation.token,  operation.lease, std::move(completion),
                           0ms,     flags,          operation.arrival};
     acquire.permits = operation.permits;
+    acquire.together = operation.together;
     return acquire;
 }
 
@@ -116,7 +119,7 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
         return false;
     switch (first.kind) {
     case LockOperation::Acquire: // the script gets one lease and one set of flags for all
-        return other.lease == first.lease && other.flags == first.flags
+        return other.lease == first.lease && other.flags == first.flags && other.together == first.together
                 && other.arrival.isEmpty() == first.arrival.isEmpty() && (other.floor > 0) == (first.floor > 0);
     case LockOperation::Release:
         return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller
@@ -236,6 +239,7 @@ CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &e
     } else if (kind == LockOperation::Acquire && size == 6 && integer(0) == 0) {
         reply.status = EngineReply::Taken;
         reply.holderTtl = milliseconds(std::min<qint64>(integer(1), LongestTtl.count()));
+        reply.isFree = operation.together && integer(1) == -2;
         reply.foreignHolder = integer(2) == 0;
         reply.queuePosition = int(std::clamp<qint64>(integer(3), -1, LongestQueue));
         if (reply.queuePosition >= 0)

@@ -37,6 +37,7 @@ struct LockOperation
     qint64 floor = 0;                  ///< Acquire, in a quorum: the fencing token is at least this; 0 = none
     QByteArray from = {};              ///< Convert: the token whose place `token` takes
     int permits = 0;                   ///< Acquire: as in LockEngine::Acquire
+    quint64 together = 0;              ///< Acquire: as in LockEngine::Acquire
 
     /// For a token that nobody wants any more. Its completion does nothing.
     static LockOperation ofCancel(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,

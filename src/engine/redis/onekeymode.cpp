@@ -89,8 +89,10 @@ void OneKeyMode::run(LockOperation operation)
 void OneKeyMode::acquire(const std::shared_ptr<LockOperation> &operation)
 {
     const LeaseTime sentAt = m_clock->now();
-    send(operation, &Scripts::onekey_claim,
-         {operation->lock.key(), operation->token, number(operation->lease), operation->flags},
+    QByteArray flags = operation->flags;
+    if (Token::isReader(operation->token) && !flags.contains('s')) // it was to be acquired together with others
+        flags += 's';
+    send(operation, &Scripts::onekey_claim, {operation->lock.key(), operation->token, number(operation->lease), flags},
          [this, operation, sentAt](const QtRedis::CommandResult &result, ClusterNode *node) {
              const bool isClaimed = result.outcome == QtRedis::CommandResult::Replied
                      && result.reply.type == QtRedis::Reply::Integer && result.reply.integer == 1;

@@ -37,6 +37,7 @@ public:
 
     QByteArray makeToken() override;
     bool canBeWoken(const LockId &) const override { return m_node.canBeWoken(); }
+    bool canAcquireTogether() const override { return executesScripts(); }
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;

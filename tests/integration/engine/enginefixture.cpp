@@ -92,6 +92,17 @@ void EngineFixture::startServer()
     QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
 }
 
+void EngineFixture::prepare(int kind)
+{
+    if (kind == Cluster)
+        startCluster();
+    if (kind == Quorum)
+        startQuorum();
+    if (kind == ZooKeeper)
+        startZooKeeper();
+    flush();
+}
+
 void EngineFixture::startCluster()
 {
     if (m_cluster)
@@ -181,28 +192,39 @@ QUrl EngineFixture::serviceUrl() const
     return QUrl(u"redis+sentinel://%1/mymaster?node=%2&node=%3"_s.arg(addresses[0], addresses[1], addresses[2]));
 }
 
-std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
+QUrl EngineFixture::url(int kind) const
+{
+    switch (kind) {
+    case Memory:
+        return QUrl(u"memory:test"_s);
+    case Sentinel:
+        return serviceUrl();
+    case Cluster:
+        return m_cluster->url();
+    case Quorum:
+        return m_quorum->directUrl();
+    case ZooKeeper: // its leases end with the session
+        return QUrl(u"zookeeper://127.0.0.1:%1/locks?session=3600000"_s.arg(m_zooKeeper->port()));
+    }
+    QUrl url = m_server->url();
+    if (kind == Plain)
+        url.setQuery(u"scripts=off"_s);
+    return url;
+}
+
+std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &otherUrl)
 {
     std::unique_ptr<LockEngine> engine;
     if (kind == Memory) {
         engine = std::make_unique<MemoryEngine>(u"test"_s, &m_memoryClock);
     } else if (kind == ZooKeeper) {
         EngineError error;
-        // Its leases end with the session.
-        engine = EngineFactory::create(
-                QUrl(u"zookeeper://127.0.0.1:%1/locks?session=3600000"_s.arg(m_zooKeeper->port())),
-                LeaseClock::system(), &error);
+        engine = EngineFactory::create(url(kind), LeaseClock::system(), &error);
         if (!engine)
             qFatal("%ls", qUtf16Printable(error.text));
     } else {
         QString error;
-        QUrl usual = kind == Sentinel ? serviceUrl()
-                : kind == Cluster     ? m_cluster->url()
-                : kind == Quorum      ? m_quorum->directUrl()
-                                      : m_server->url();
-        if (kind == Plain)
-            usual.setQuery(u"scripts=off"_s);
-        const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? usual : url, &error);
+        const auto server = QtRedis::ServerUrl::parse(otherUrl.isEmpty() ? url(kind) : otherUrl, &error);
         if (!server)
             qFatal("%ls", qUtf16Printable(error));
         if (!server->clusterNodes.isEmpty())

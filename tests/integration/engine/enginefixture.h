@@ -55,6 +55,8 @@ protected:
     static void addEnginesThatShare();
     /// Starts the server, and lets it load the scripts: otherwise a command is sent again later than those after it.
     void startServer();
+    /// What engines of this kind need besides, empty.
+    void prepare(int kind);
     /// Three masters without replicas.
     void startCluster();
     /// Three servers.
@@ -67,7 +69,9 @@ protected:
     /// No connection may be left from the test before: the next one counts connections.
     void waitForDisconnection();
 
-    std::unique_ptr<LockEngine> makeEngine(int kind, const QUrl &url = {});
+    /// Of engines of this kind.
+    QUrl url(int kind) const;
+    std::unique_ptr<LockEngine> makeEngine(int kind, const QUrl &otherUrl = {});
     /// The waiters of this engine will be woken.
     std::unique_ptr<LockEngine> makeListeningEngine(int kind, const LockId &id);
 

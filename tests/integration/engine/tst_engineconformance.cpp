@@ -117,13 +117,7 @@ void tst_EngineConformance::init()
 {
     QFETCH_GLOBAL(int, kind);
     m_kind = kind;
-    if (m_kind == Cluster)
-        startCluster();
-    if (m_kind == Quorum)
-        startQuorum();
-    if (m_kind == ZooKeeper)
-        startZooKeeper();
-    flush();
+    prepare(m_kind);
 }
 
 void tst_EngineConformance::acquireAndRelease()

@@ -93,9 +93,7 @@ void tst_Permits::init()
     QFETCH_GLOBAL(int, kind);
     m_kind = kind;
     m_permits = 3;
-    if (m_kind == Cluster)
-        startCluster();
-    flush();
+    prepare(m_kind);
 }
 
 EngineError tst_Permits::setPermits(LockEngine &engine, int permits, int *before)

@@ -75,9 +75,7 @@ void tst_Readers::init()
 {
     QFETCH_GLOBAL(int, kind);
     m_kind = kind;
-    if (m_kind == Cluster)
-        startCluster();
-    flush();
+    prepare(m_kind);
 }
 
 void tst_Readers::readersHoldItTogether()

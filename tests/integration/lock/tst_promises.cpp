@@ -26,14 +26,6 @@ using namespace Support;
 
 namespace {
 
-/// Its waiters can be woken. At the moment when this becomes true they make an attempt, whatever the clock says.
-bool isListening(LockRegistry *registry)
-{
-    QDistLock::EngineError error;
-    const auto *engine = LockRegistryPrivate::get(registry)->engine(&error);
-    return engine && engine->canBeWoken({});
-}
-
 /// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
 constexpr milliseconds Outlasting = 10min;
 
