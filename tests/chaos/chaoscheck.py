@@ -219,6 +219,8 @@ def check_end(history, lock, hold, verdict):
             hold.seen_lost,
             hold.came_back,
         )
+    if hold.reason == "OfAnother":
+        return  # it was given up because its MultiLock had lost another lock
     if hold.reason in (None, "LeaseExpired", "Unknown"):
         # Then the key vanished before any deadline, without a release.
         known_lost_at = hold.known_lost_at(history.lease)
@@ -369,7 +371,7 @@ def check_rest(history, verdict, partial):
             modes = {False: ""} | ({True: " " + process.shared} if process.shared else {})
             missing = [
                 name + words
-                for name in sorted(history.locks)
+                for name in sorted(history.contended)
                 for mode, words in modes.items()
                 if (process.name, name, mode) not in turns
             ]

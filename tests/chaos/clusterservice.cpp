@@ -154,7 +154,7 @@ int ClusterService::indexOf(const QByteArray &id) const
 bool ClusterService::hasKey(int index, const QByteArray &lock)
 {
     const QVariant reply = m_cluster.node(index).command(
-            {"CLUSTER", "GETKEYSINSLOT", QByteArray::number(slotOf(lock)), "10"}, 500ms);
+            {"CLUSTER", "GETKEYSINSLOT", QByteArray::number(slotOf(lock)), "100"}, 500ms);
     return reply.toList().contains(keyOf(lock));
 }
 
@@ -182,7 +182,8 @@ void ClusterService::lookAt(int index)
         local time = redis.call('TIME')
         local found = {myself, string.format('%d%06d', time[1], time[2])}
         for _, key in ipairs(ARGV) do
-            local fence = redis.pcall('GET', '{' .. key .. '}:fence')
+            local side = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+            local fence = redis.pcall('GET', side .. ':fence')
             local remaining = redis.pcall('PTTL', key)
             local isHere = type(fence) ~= 'table' and type(remaining) ~= 'table'
             found[#found + 1] = isHere and (fence or '0') or 'elsewhere'

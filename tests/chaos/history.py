@@ -39,6 +39,7 @@ class Hold:
         self.take = event.get("take", 0)  # permits
         self.permits = event.get("permits", 0)  # that there are, if it takes some
         self.shared = self.reader or self.take > 0
+        self.in_order = False  # acquired, and perhaps renewed, long before it was reported with the others of a MultiLock
         self.line = line
         self.last_line = line
         self.start = 0
@@ -63,6 +64,8 @@ class Hold:
     @property
     def sent(self):
         """The earliest time at which the command that acquired the lock was sent."""
+        if self.in_order:
+            return self.invoked
         if self.granted_since is not None:
             return self.granted_since
         return self.claims[0][1] if self.claims[0][1] is not None else self.invoked
@@ -326,6 +329,7 @@ class History:
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
         self.acquired = []  # (time, process, lock, shared)
+        self.contended = set()  # names of locks; not those that are only held together with others
         self._open = {}
         self._faults_open = {}
         for index, name in enumerate(self.files):
@@ -371,7 +375,7 @@ class History:
         """(time and line of an acquire in progress, hold)"""
         process = self._process(event)
         process.last_time = max(process.last_time, event["time"])
-        return self._open.setdefault((event["process"], event["lock"]), [None, None])
+        return self._open.setdefault((event["process"], event["lock"], event.get("with")), [None, None])
 
     def _hold(self, event):
         hold = self._state(event)[1]
@@ -381,7 +385,10 @@ class History:
 
     def _on_acquire(self, event, line):
         state = self._state(event)
+        is_companion = "with" in event  # its MultiLock contends for another lock
         if event["type"] == "invoke":
+            if not is_companion:
+                self.contended.add(event["lock"])
             self._close_hold(state)
             state[0] = (event["time"], line)
             return
@@ -396,8 +403,10 @@ class History:
         hold = Hold(event["process"], event["lock"], event["token"], invoked, line, event)
         hold.start = event["time"]
         state[1] = hold
+        hold.in_order = self._process(event).form == "multi"
         self._lock(event["lock"]).holds.append(hold)
-        self.acquired.append((event["time"], event["process"], event["lock"], hold.shared))
+        if not is_companion:
+            self.acquired.append((event["time"], event["process"], event["lock"], hold.shared))
         self._claim(hold, event, line)
 
     def _claim(self, hold, event, line):
@@ -507,7 +516,7 @@ class History:
         for (kind, target), begins in self._faults_open.items():
             self.faults += [(kind, target, begin, None) for begin in begins]
         self.faults.sort(key=lambda fault: fault[2])
-        for (process, lock), (acquire, _) in self._open.items():
+        for (process, lock, _), (acquire, _) in self._open.items():
             if acquire and self.processes[process].ended != "killed":
                 self.unfinished.append((process, lock, acquire[1]))
         for lock in self.locks.values():

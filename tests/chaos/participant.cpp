@@ -93,7 +93,10 @@ Participant::Participant(const Settings &settings, const LockSettings &lock, His
 
 Event Participant::event(qint64 time, const char *operation, const char *type) const
 {
-    return Event(time, m_process, m_lock.name, operation, type);
+    Event event(time, m_process, m_lock.name, operation, type);
+    if (!m_lock.with.isEmpty())
+        event.with("with", m_lock.with);
+    return event;
 }
 
 /// The result of isHeld(), which was called after the time of the event. If false, "by" is the latest time at which it

@@ -25,6 +25,10 @@ struct LockSettings
     QUrl server;
     bool fair = true;
     bool slow = false; ///< often held for longer than a lease
+    QByteArray with;   ///< if a MultiLock holds it in company: the lock for which its client contends
+
+    /// Locks with the same end of their names can be held together.
+    QByteArray group() const { return name.mid(4); }
 };
 
 struct Settings
@@ -38,6 +42,7 @@ struct Settings
     bool readers = false; ///< about three of four acquires are readers', the others writers'
     int permits = 0;      ///< if there are permits: how many; about three of four acquires take one or two
     QList<LockSettings> locks;
+    QList<LockSettings> companions; ///< that are held together with them, by the form multi
 };
 
 /*!

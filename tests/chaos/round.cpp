@@ -34,7 +34,6 @@ namespace Chaos {
 namespace {
 
 const QByteArray Prefix = QByteArrayLiteral("lock:");
-const QList<QByteArray> ServiceLocks = {"fast-1", "slow-1", "fast-2", "slow-2"};
 
 RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clock)
 {
@@ -44,6 +43,25 @@ RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clo
     // The server must lose no key except by a recorded fault.
     options.config = {"maxmemory-policy noeviction", "auto-aof-rewrite-percentage 0"};
     return options;
+}
+
+/// The locks of the group \a number, first those that all forms contend for.
+QList<QByteArray> groupOf(const RoundOptions &options, int number)
+{
+    QList<QByteArray> locks = {"fast", "slow"};
+    if (options.hasCompanions)
+        locks += {"also", "more", "with"};
+    // What a MultiLock holds together must be in one slot.
+    const QByteArray tag = QByteArray::number(number);
+    const bool isTagged = options.hasCompanions && options.schedule.engine == EngineKind::Cluster;
+    for (QByteArray &lock : locks)
+        lock += isTagged ? "-{" + tag + '}' : '-' + tag;
+    return locks;
+}
+
+bool isCompanion(const QByteArray &lock)
+{
+    return !lock.startsWith("fast") && !lock.startsWith("slow");
 }
 
 /// Workers are leaders of process groups: with the form "run", qdistlock is in the group, too.
@@ -126,18 +144,20 @@ Event Round::event(const char *operation, const char *type, const QByteArray &lo
 
 bool Round::startServers()
 {
+    const QList<QByteArray> first = groupOf(m_options, 1);
+    const QList<QByteArray> second = groupOf(m_options, 2);
     if (m_options.schedule.engine == EngineKind::Sentinel)
-        m_service = std::make_unique<SentinelService>(&m_history, ServiceLocks);
+        m_service = std::make_unique<SentinelService>(&m_history, first + second);
     else if (m_options.schedule.engine == EngineKind::Cluster)
-        m_service = std::make_unique<ClusterService>(&m_history, ServiceLocks, m_options.schedule.seed);
+        m_service = std::make_unique<ClusterService>(&m_history, first + second, m_options.schedule.seed);
     else if (m_options.schedule.engine == EngineKind::Quorum)
-        m_service = std::make_unique<QuorumService>(&m_history, ServiceLocks, m_options.schedule.lease);
+        m_service = std::make_unique<QuorumService>(&m_history, first + second, m_options.schedule.lease);
     else if (m_options.schedule.engine == EngineKind::ZooKeeper)
-        m_service = std::make_unique<ZooKeeperService>(&m_history, ServiceLocks, m_options.schedule.lease);
+        m_service = std::make_unique<ZooKeeperService>(&m_history, first + second, m_options.schedule.lease);
     if (m_service)
         return m_service->start();
-    m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
-    m_servers.push_back(std::make_unique<Server>(true, QList<QByteArray>{"fast-2", "slow-2"}));
+    m_servers.push_back(std::make_unique<Server>(false, first));
+    m_servers.push_back(std::make_unique<Server>(true, second));
     return std::all_of(m_servers.begin(), m_servers.end(), [](const auto &server) { return server->redis.start(); });
 }
 
@@ -230,10 +250,11 @@ void Round::startWorker(Worker *worker)
     };
     const QList<QByteArray> names = locks();
     for (const QByteArray &lock : names) {
-        const bool fair = lock == "fast-1" || lock == "slow-2";
+        const bool fair = lock.startsWith("fast") == lock.contains('1');
+        const QByteArray sort = isCompanion(lock) ? "companion" : lock.first(4);
         arguments << u"--lock"_s
                   << u"%1,%2,%3,%4"_s.arg(QString::fromLatin1(lock), fair ? u"fair"_s : u"unfair"_s,
-                                          QString::fromLatin1(lock.first(4)), urlOf(*worker, lock));
+                                          QString::fromLatin1(sort), urlOf(*worker, lock));
     }
     worker->stoppedInSection = false;
     worker->program = std::make_unique<QProcess>();

@@ -5,14 +5,18 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/MultiLock>
 
 #include <QtCore/qmetaobject.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::MultiLock;
 using std::chrono::microseconds;
 
 namespace Chaos {
@@ -32,60 +36,84 @@ QByteArray nameOf(Enum value)
 class SignalsForm::Client : public QObject
 {
 public:
-    Client(QDistLock::LockRegistry *registry, Participant *participant, SignalsForm *form)
+    virtual void next(microseconds atLeast) = 0;
+    virtual void stop() = 0;
+    virtual bool isFinished() const = 0;
+};
+
+/// With one lock, or with a MultiLock that has a companion for each of its other names.
+template<typename Lock>
+class SignalsForm::ClientOf : public SignalsForm::Client
+{
+public:
+    ClientOf(QDistLock::LockRegistry *registry, Participant *participant,
+             std::vector<std::unique_ptr<Participant>> companions, SignalsForm *form)
         : m_participant(participant)
+        , m_companions(std::move(companions))
         , m_form(form)
-        , m_lock(registry, QString::fromLatin1(participant->lock().name))
+        , m_lock(registry, namesOf(participant))
     {
         m_pause.setSingleShot(true);
         m_holdEnd.setSingleShot(true);
         m_cancel.setSingleShot(true);
         for (QTimer *timer : {&m_pause, &m_holdEnd, &m_cancel, &m_observe})
             timer->setTimerType(Qt::PreciseTimer);
-        connect(&m_pause, &QTimer::timeout, this, &Client::acquire);
+        connect(&m_pause, &QTimer::timeout, this, &ClientOf::acquire);
         connect(&m_holdEnd, &QTimer::timeout, this, [this] {
-            m_participant->write(m_isHeld);
+            write();
             release();
         });
-        connect(&m_observe, &QTimer::timeout, this, [this] { m_participant->observe(m_isHeld); });
-        connect(&m_cancel, &QTimer::timeout, &m_lock, &DistributedLock::cancel);
-        connect(&m_lock, &DistributedLock::acquired, this, &Client::acquired);
-        connect(&m_lock, &DistributedLock::acquireFailed, this, [this](DistributedLock::Error error) {
-            m_participant->acquireFailed(nameOf(error));
+        connect(&m_observe, &QTimer::timeout, this, [this] {
+            for (Participant *participant : m_present)
+                participant->observe(m_isHeld);
+        });
+        connect(&m_cancel, &QTimer::timeout, &m_lock, &Lock::cancel);
+        connect(&m_lock, &Lock::acquired, this, &ClientOf::acquired);
+        connect(&m_lock, &Lock::acquireFailed, this, [this](DistributedLock::Error error) {
+            for (Participant *participant : m_present)
+                participant->acquireFailed(nameOf(error));
             next(error == DistributedLock::BusyError || error == DistributedLock::CancelledError ? 0us : 20ms);
         });
-        connect(&m_lock, &DistributedLock::renewed, this, [this] {
+        connect(&m_lock, &Lock::renewed, this, [this] {
             const qint64 time = bootTime();
-            m_participant->renewed(time, m_lock.remainingTime(), m_isHeld);
+            const auto remaining = m_lock.remainingTime();
+            for (Participant *participant : m_present)
+                participant->renewed(time, remaining, m_isHeld);
         });
-        connect(&m_lock, &DistributedLock::released, this, [this] {
-            m_participant->released();
+        connect(&m_lock, &Lock::released, this, [this] {
+            for (Participant *participant : m_present)
+                participant->released();
             next(0us);
         });
-        connect(&m_lock, &DistributedLock::lost, this, [this](DistributedLock::LossReason reason) {
-            m_participant->lost(nameOf(reason));
-            next(0us);
-        });
+        if constexpr (IsMultiLock) {
+            connect(&m_lock, &Lock::lost, this,
+                    [this](DistributedLock::LossReason reason, const QString &name) { lost(reason, name); });
+        } else {
+            connect(&m_lock, &Lock::lost, this,
+                    [this](DistributedLock::LossReason reason) { lost(reason, m_lock.name()); });
+        }
         // Connected last, so that the slots above have finished.
         const auto dialog = [this] { m_participant->runNestedLoop(); };
-        connect(&m_lock, &DistributedLock::stateChanged, this, dialog);
-        connect(&m_lock, &DistributedLock::acquired, this, dialog);
-        connect(&m_lock, &DistributedLock::acquireFailed, this, dialog);
-        connect(&m_lock, &DistributedLock::renewed, this, dialog);
-        connect(&m_lock, &DistributedLock::released, this, dialog);
-        connect(&m_lock, &DistributedLock::lost, this, dialog);
-        connect(&m_lock, &DistributedLock::errorOccurred, this, dialog);
+        connect(&m_lock, &Lock::stateChanged, this, dialog);
+        connect(&m_lock, &Lock::acquired, this, dialog);
+        connect(&m_lock, &Lock::acquireFailed, this, dialog);
+        connect(&m_lock, &Lock::renewed, this, dialog);
+        connect(&m_lock, &Lock::released, this, dialog);
+        connect(&m_lock, &Lock::lost, this, dialog);
+        connect(&m_lock, &Lock::errorOccurred, this, dialog);
     }
 
-    ~Client() override
+    ~ClientOf() override
     {
-        if (m_doing == Acquiring)
-            m_participant->acquireFailed("Destroyed");
-        else if (m_doing == Holding)
-            m_participant->releaseInvoked(m_isHeld);
+        for (Participant *participant : m_present) {
+            if (m_doing == Acquiring)
+                participant->acquireFailed("Destroyed");
+            else if (m_doing == Holding)
+                participant->releaseInvoked(m_isHeld);
+        }
     }
 
-    void next(microseconds atLeast)
+    void next(microseconds atLeast) override
     {
         m_holdEnd.stop();
         m_observe.stop();
@@ -100,7 +128,7 @@ public:
         m_pause.start(std::chrono::duration_cast<std::chrono::milliseconds>(pause));
     }
 
-    void stop()
+    void stop() override
     {
         m_stopping = true;
         if (m_doing == Pausing) {
@@ -113,14 +141,69 @@ public:
         }
     }
 
-    bool isFinished() const { return m_doing == Nothing; }
+    bool isFinished() const override { return m_doing == Nothing; }
 
 private:
+    static constexpr bool IsMultiLock = std::is_same_v<Lock, MultiLock>;
+
+    static QString nameIn(const Participant *participant) { return QString::fromLatin1(participant->lock().name); }
+
+    /// For the constructor of the lock.
+    static auto namesOf(const Participant *participant)
+    {
+        if constexpr (IsMultiLock)
+            return QStringList{nameIn(participant)};
+        else
+            return nameIn(participant);
+    }
+
+    qint64 fencingToken(const Participant *participant) const
+    {
+        if constexpr (IsMultiLock)
+            return m_lock.fencingToken(nameIn(participant));
+        else
+            return m_lock.fencingToken();
+    }
+
+    void lost(DistributedLock::LossReason reason, const QString &name)
+    {
+        for (Participant *participant : m_present)
+            participant->lost(nameIn(participant) == name ? nameOf(reason) : "OfAnother");
+        next(0us);
+    }
+
+    /// The locks of the next acquire. Often those of the last one: what that has left behind would be in the way.
+    void drawLocks()
+    {
+        if (m_present.size() > 1 && m_participant->below(2) == 0)
+            return;
+        std::vector<Participant *> others;
+        // Everybody contends for the first one: who always took it would be in everybody's way.
+        for (size_t i = m_participant->below(5) == 0 ? 0 : 1; i < m_companions.size(); ++i)
+            others.push_back(m_companions.at(i).get());
+        m_present = {m_participant};
+        for (quint64 left = 1 + m_participant->below(3); left > 0 && !others.empty(); --left) {
+            const auto drawn = others.begin() + qptrdiff(m_participant->below(others.size()));
+            m_present.push_back(*drawn);
+            others.erase(drawn);
+        }
+        QStringList names;
+        for (const Participant *participant : m_present)
+            names.append(nameIn(participant));
+        m_lock.setNames(names);
+        names.sort();
+        if (m_lock.names() != names)
+            qFatal("the names of an unlocked MultiLock cannot be set: %ls", qUtf16Printable(m_lock.errorString()));
+    }
+
     void acquire()
     {
         m_doing = Acquiring;
+        if constexpr (IsMultiLock)
+            drawLocks();
         m_lock.setOptions(m_participant->drawOptions());
-        m_participant->acquireInvoked();
+        for (Participant *participant : m_present)
+            participant->acquireInvoked();
         if (m_participant->below(12) == 0)
             m_cancel.start(int(m_participant->below(30)));
         m_lock.acquire();
@@ -129,10 +212,12 @@ private:
     void acquired()
     {
         const qint64 time = bootTime();
-        m_participant->acquired(m_lock.fencingToken(), time, m_lock.remainingTime(), m_isHeld);
+        const auto remaining = m_lock.remainingTime();
+        for (Participant *participant : m_present)
+            participant->acquired(fencingToken(participant), time, remaining, m_isHeld);
         m_cancel.stop();
         m_doing = Holding;
-        m_participant->write(m_isHeld);
+        write();
         const microseconds hold = m_participant->drawHold();
         if (hold == 0us || m_stopping) {
             release();
@@ -142,18 +227,27 @@ private:
         m_observe.start(ObserveInterval);
     }
 
+    void write()
+    {
+        for (Participant *participant : m_present)
+            participant->write(m_isHeld);
+    }
+
     void release()
     {
         m_doing = Releasing;
         m_holdEnd.stop();
         m_observe.stop();
-        m_participant->releaseInvoked(m_isHeld);
+        for (Participant *participant : m_present)
+            participant->releaseInvoked(m_isHeld);
         m_lock.release();
     }
 
     Participant *const m_participant;
+    const std::vector<std::unique_ptr<Participant>> m_companions;
     SignalsForm *const m_form;
-    DistributedLock m_lock;
+    Lock m_lock;
+    std::vector<Participant *> m_present{m_participant}; ///< of the locks that are acquired or held together
     const Participant::IsHeld m_isHeld = [this] { return m_lock.isHeld(); };
     QTimer m_pause;
     QTimer m_holdEnd;
@@ -163,14 +257,29 @@ private:
     bool m_stopping = false;
 };
 
-SignalsForm::SignalsForm(const Settings &settings, History *history, InjectedFaults *faults)
+SignalsForm::SignalsForm(const Settings &settings, History *history, InjectedFaults *faults, bool areTogether)
     : Form(settings, history, faults)
 {
     for (const auto &participant : m_participants) {
-        auto &registry = m_registries[participant->lock().server];
+        const LockSettings &contended = participant->lock();
+        auto &registry = m_registries[contended.server];
         if (!registry)
-            registry = std::make_unique<QDistLock::LockRegistry>(participant->lock().server);
-        m_clients.push_back(std::make_unique<Client>(registry.get(), participant.get(), this));
+            registry = std::make_unique<QDistLock::LockRegistry>(contended.server);
+        std::vector<std::unique_ptr<Participant>> companions;
+        if (!areTogether) {
+            m_clients.push_back(std::make_unique<ClientOf<DistributedLock>>(registry.get(), participant.get(),
+                                                                            std::move(companions), this));
+            continue;
+        }
+        // They have the other locks of the group, the first one that for which other clients contend.
+        for (LockSettings other : settings.locks + settings.companions) {
+            if (other.group() != contended.group() || other.name == contended.name)
+                continue;
+            other.with = contended.name;
+            companions.push_back(std::make_unique<Participant>(settings, other, history, faults));
+        }
+        m_clients.push_back(
+                std::make_unique<ClientOf<MultiLock>>(registry.get(), participant.get(), std::move(companions), this));
     }
 }
 

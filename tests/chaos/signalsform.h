@@ -13,12 +13,13 @@ class LockRegistry;
 
 namespace Chaos {
 
-/// DistributedLock with its slots and signals, all locks in one thread.
+/// DistributedLock or MultiLock with its slots and signals, all locks in one thread. A client with a MultiLock holds
+/// the lock of its participant together with one to three others of its group, which it draws for every second acquire.
 class SignalsForm : public Form
 {
     Q_OBJECT
 public:
-    SignalsForm(const Settings &settings, History *history, InjectedFaults *faults);
+    SignalsForm(const Settings &settings, History *history, InjectedFaults *faults, bool areTogether = false);
     ~SignalsForm() override;
 
     void start() override;
@@ -28,6 +29,8 @@ public:
 
 private:
     class Client;
+    template<typename Lock>
+    class ClientOf;
     void clientFinished();
     std::map<QUrl, std::unique_ptr<QDistLock::LockRegistry>> m_registries;
     std::vector<std::unique_ptr<Client>> m_clients;

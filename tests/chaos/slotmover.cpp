@@ -170,7 +170,7 @@ void SlotMover::dropKeysAtTarget()
 QList<QByteArray> SlotMover::keysAt(int node) const
 {
     QList<QByteArray> keys;
-    const QVariant reply = m_cluster->node(node).command({"CLUSTER", "GETKEYSINSLOT", number(m_slot), "10"}, Timeout);
+    const QVariant reply = m_cluster->node(node).command({"CLUSTER", "GETKEYSINSLOT", number(m_slot), "100"}, Timeout);
     const QVariantList list = reply.toList();
     for (const QVariant &key : list)
         keys.append(key.toByteArray());

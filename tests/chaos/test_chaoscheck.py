@@ -47,6 +47,14 @@ class Story:
             fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
         self.add(notified, process, "acquire", "ok", lock, **fields)
 
+    def acquire_all(self, process, token, invoked, sent, notified, contended="a", companions=("b",)):
+        """The holds of a MultiLock, which waited, and of which the first confirmation was sent at `sent`."""
+        deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
+        for lock in (contended, *companions):
+            company = {"with": contended} if lock != contended else {}
+            self.add(invoked, process, "acquire", "invoke", lock, **company)
+            self.add(notified, process, "acquire", "ok", lock, **company, token=token, held=True, deadline=deadline)
+
     def read(self, process, token, sent, notified, until=None, **fields):
         """A reader's hold, with its release if that is known."""
         self.acquire(process, token, sent, notified, mode="shared", **fields)
@@ -62,16 +70,16 @@ class Story:
         deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
         self.add(notified, process, "renew", "ok", lock, token=token, held=held, deadline=deadline)
 
-    def release(self, process, token, at, held=True, until=None, lock="a"):
+    def release(self, process, token, at, held=True, until=None, lock="a", **company):
         until = at if until is None else until
-        self.add(at, process, "release", "invoke", lock, token=token, held=held, heldUntil=int(until * MS))
-        self.add(at + 1, process, "release", "ok", lock, token=token)
+        self.add(at, process, "release", "invoke", lock, token=token, held=held, heldUntil=int(until * MS), **company)
+        self.add(at + 1, process, "release", "ok", lock, token=token, **company)
 
-    def lost(self, process, token, at, reason="LeaseExpired", until=0, lock="a"):
-        self.add(at, process, "hold", "fail", lock, token=token, reason=reason, heldUntil=int(until * MS))
+    def lost(self, process, token, at, reason="LeaseExpired", until=0, lock="a", **company):
+        self.add(at, process, "hold", "fail", lock, token=token, reason=reason, heldUntil=int(until * MS), **company)
 
-    def look(self, process, token, at, held, lock="a", by=None):
-        fields = {} if by is None else {"by": int(by * MS)}
+    def look(self, process, token, at, held, lock="a", by=None, **company):
+        fields = company if by is None else {"by": int(by * MS)} | company
         self.add(at, process, "hold", "info", lock, token=token, held=held, **fields)
 
     def write(self, process, token, begin, to, sequence, accepted=True, read=0, replaced=None, lock="a"):
@@ -1015,6 +1023,74 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w2.1", 11, 410)
         self.assertNotIn("lost update", self.found())
 
+    # Several locks together
+
+    def test_company(self):
+        self.story.process("w1.1", "multi")
+        self.story.acquire_all("w1.1", 10, 100, 100, 101)
+        self.story.acquire_all("w1.1", 11, 105, 113, 114, contended="b", companions=("c",))
+        self.story.release("w1.1", 10, 110)
+        self.story.release("w1.1", 10, 110, lock="b", **{"with": "a"})
+        self.story.release("w1.1", 11, 120, lock="b")
+        self.story.release("w1.1", 11, 120, lock="c", **{"with": "b"})
+        self.assertEqual(self.found(), [])
+
+    def test_company_overlaps(self):
+        self.story.process("w1.1", "multi")
+        self.story.acquire_all("w1.1", 10, 100, 100, 101)
+        self.story.release("w1.1", 10, 130)
+        self.story.release("w1.1", 10, 130, lock="b", **{"with": "a"})
+        self.story.acquire("w2.1", 11, 110, 120, lock="b")
+        self.story.release("w2.1", 11, 140, lock="b")
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_company_overlaps_in_one_process(self):
+        self.story.process("w1.1", "multi")
+        self.story.acquire_all("w1.1", 10, 100, 100, 101)
+        self.story.acquire_all("w1.1", 11, 105, 105, 106, contended="b", companions=("c",))
+        self.story.release("w1.1", 10, 110)
+        self.story.release("w1.1", 10, 110, lock="b", **{"with": "a"})
+        self.story.release("w1.1", 11, 120, lock="b")
+        self.story.release("w1.1", 11, 120, lock="c", **{"with": "b"})
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_company_given_up_after_a_loss(self):
+        self.story.process("w1.1", "multi")
+        self.story.acquire_all("w1.1", 10, 100, 100, 101)
+        self.story.key_lost(110, 111)
+        self.story.look("w1.1", 10, 150, False, by=151, lock="b", **{"with": "a"})
+        self.story.lost("w1.1", 10, 152, "Deleted", 149)
+        self.story.lost("w1.1", 10, 152, "OfAnother", 149, lock="b", **{"with": "a"})
+        self.assertEqual(self.found(), [])
+
+    def test_company_held_after_another_was_lost(self):
+        self.story.process("w1.1", "multi")
+        self.story.acquire_all("w1.1", 10, 100, 100, 101)
+        self.story.key_lost(110, 111)
+        self.story.acquire("w2.1", 11, 140, 145, lock="b")
+        self.story.release("w2.1", 11, 160, lock="b")
+        self.story.lost("w1.1", 10, 152, "Deleted", 149)
+        self.story.lost("w1.1", 10, 152, "OfAnother", 149, lock="b", **{"with": "a"})
+        self.assertEqual(self.found(), ["overlap"])
+
+    def renewed_before_it_was_reported(self, form):
+        """A former master renewed the key after the new one, which did not have it, had given out the next token."""
+        self.story.process("w1.1", form)
+        self.story.fail_over(200, 210, 0, 0)
+        self.story.acquire("w2.1", 11, 220, 221)
+        self.story.write("w2.1", 11, 222, 223, 2)
+        self.story.release("w2.1", 11, 225)
+        self.story.acquire_all("w1.1", 10, 100, 230, 231)
+        self.story.write("w1.1", 10, 232, 233, 1)
+
+    def test_company_renewed_before_it_was_reported(self):
+        self.renewed_before_it_was_reported("multi")
+        self.assertEqual(self.found(), [])
+
+    def test_alone_reported_at_once(self):
+        self.renewed_before_it_was_reported("signals")
+        self.assertEqual(self.found(), ["token", "stale write"])
+
     # Check 4
 
     def round(self):
@@ -1045,6 +1121,19 @@ class CheckerTest(unittest.TestCase):
         self.story.finish(10_000, "w1.1", "w2.1", turned=False)
         words = [words for _, words, _ in self.story.judge(partial=False).violations]
         self.assertIn("w1.1 had no turn of a as a reader within", words[0])
+
+    def test_company_is_no_turn(self):
+        self.story.process("w1.1", "multi")
+        self.round()
+        self.story.acquire_all("w1.1", 12, 10_050, 10_050, 10_051)
+        self.story.release("w1.1", 12, 10_060)
+        self.story.release("w1.1", 12, 10_060, lock="b", **{"with": "a"})
+        self.story.acquire("w2.1", 13, 10_070, 10_071, lock="c")
+        self.story.release("w2.1", 13, 10_080, lock="c")
+        self.story.finish(10_000, "w1.1", "w2.1", turned=False)
+        words = [words for _, words, _ in self.story.judge(partial=False).violations]
+        self.assertIn("w1.1 had no turn of c within", words[0])
+        self.assertIn("w2.1 had no turn of all its locks within", words[1])
 
     def test_late_turn(self):
         self.round()

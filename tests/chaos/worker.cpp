@@ -181,8 +181,8 @@ int main(int argc, char *argv[])
     QCommandLineParser parser;
     parser.addHelpOption();
     const QCommandLineOption formOption(u"form"_s,
-                                        u"signals, scoped, annotated, run, readwrite, readwrite-scoped, semaphore or "
-                                        u"semaphore-scoped"_s,
+                                        u"signals, scoped, annotated, run, multi, readwrite, readwrite-scoped, "
+                                        u"semaphore or semaphore-scoped"_s,
                                         u"form"_s, u"signals"_s);
     const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
     const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
@@ -191,7 +191,7 @@ int main(int argc, char *argv[])
     const QCommandLineOption seedOption(u"seed"_s, u"of the random choices"_s, u"number"_s, u"1"_s);
     const QCommandLineOption replicasOption(u"replicas"_s, u"that must have each lock"_s, u"number"_s, u"0"_s);
     const QCommandLineOption lockOption(u"lock"_s, u"a lock to contend for, repeatable"_s,
-                                        u"name,fair|unfair,fast|slow,url"_s);
+                                        u"name,fair|unfair,fast|slow|companion,url"_s);
     parser.addOptions({formOption, processOption, historyOption, resourceOption, leaseOption, seedOption,
                        replicasOption, lockOption});
     parser.process(*application);
@@ -203,13 +203,14 @@ int main(int argc, char *argv[])
     settings.lease = std::chrono::milliseconds(parser.value(leaseOption).toInt());
     settings.seed = parser.value(seedOption).toULongLong();
     settings.replicas = parser.value(replicasOption).toInt();
-    const QStringList locks = parser.values(lockOption);
-    for (const QString &text : locks) {
+    const QStringList texts = parser.values(lockOption);
+    for (const QString &text : texts) {
         const QStringList parts = text.split(u',');
         if (parts.size() != 4)
-            qFatal("--lock expects name,fair|unfair,fast|slow,url");
-        settings.locks.append({parts.at(0).toLatin1(), QUrl(parts.at(3)), parts.at(1) == QLatin1String("fair"),
-                               parts.at(2) == QLatin1String("slow")});
+            qFatal("--lock expects name,fair|unfair,fast|slow|companion,url");
+        auto &locks = parts.at(2) == QLatin1String("companion") ? settings.companions : settings.locks;
+        locks.append({parts.at(0).toLatin1(), QUrl(parts.at(3)), parts.at(1) == QLatin1String("fair"),
+                      parts.at(2) == QLatin1String("slow"), QByteArray()});
     }
 
     History history(settings.historyFile);
