@@ -34,6 +34,7 @@ from cases.resharding import ReshardingCase
 from cases.scoped import ScopedCase
 from cases.semaphores import SemaphoresCase
 from cases.sentinel import SentinelCase
+from cases.severallocks import SeveralLocksCase
 from cases.startup import StartUpCase
 from cases.waiters import WaitersCase
 from contenders import HIREDIS, QT, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR, Contenders
@@ -64,6 +65,7 @@ def all_cases():
         ScopedCase(),
         ReadersCase(),
         SemaphoresCase(),
+        SeveralLocksCase(),
         HandOffCase([2, 16, 64, 256], [REDIS_PY, *node]),
         ContendedCase(
             "contended",

@@ -80,6 +80,9 @@ std::unique_ptr<Contender> makeLibraryBesideWait(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
 /// As makeLibraryPairs(), for readers.
 std::unique_ptr<Contender> makeLibraryReaders(const Setup &setup);
+/// Different locks, all held together: as a MultiLock, or acquired one after the other.
+std::unique_ptr<Contender> makeLibraryTogether(const Setup &setup);
+std::unique_ptr<Contender> makeLibraryOneByOne(const Setup &setup);
 /// Different locks, one after the other.
 std::unique_ptr<Contender> makeLibraryTurns(const Setup &setup);
 /// Different locks that other processes acquire, too, while their slots move.

@@ -103,6 +103,8 @@ int main(int argc, char **argv)
             {u"library-flood"_s, Bench::makeLibraryFlood},
             {u"library-scoped"_s, Bench::makeLibraryScoped},
             {u"library-reentry"_s, Bench::makeLibraryReentry},
+            {u"library-together"_s, Bench::makeLibraryTogether},
+            {u"library-one-by-one"_s, Bench::makeLibraryOneByOne},
             {u"library-turns"_s, Bench::makeLibraryTurns},
             {u"library-resharding"_s, Bench::makeLibraryResharding},
 #ifdef QDISTLOCK_BENCH_ZOOKEEPER

@@ -98,6 +98,22 @@ const contenders = {
         };
     },
 
+    /// Redlock only: all locks in one call.
+    together() {
+        const redlock = new (load('redlock'))([connect()].flat(), { retryCount: -1 });
+        const names = Array.from({ length: locks }, (_, index) => `bench:${library}:${process.pid}:${index}`);
+        return async milliseconds => {
+            const end = performance.now() + milliseconds;
+            let turns = 0;
+            do {
+                const held = await redlock.lock(names, 30000);
+                await held.unlock();
+                ++turns;
+            } while (performance.now() < end);
+            return { operations: turns };
+        };
+    },
+
     /// Everybody wants the same lock, again as soon as it was given back.
     contended() {
         const made = makeLocks(() => `bench:contended:${library}`);
