@@ -42,10 +42,8 @@ QFuture<LockResult> AcquireFutures::ended(const LockResult &result)
 
 void AcquireFutures::watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait)
 {
-    const auto pending = m_pending.find(id);
-    if (pending == m_pending.end())
-        return;
-    endWithoutEventLoop(owner, subject, wait, pending->second.end, [end = pending->second.end](const QString &reason) {
+    const std::shared_ptr<Promise> end = m_pending.at(id).end;
+    endWithoutEventLoop(owner, subject, wait, end, [end](const QString &reason) {
         end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
         end->promise.finish();
     });

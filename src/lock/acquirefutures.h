@@ -41,7 +41,8 @@ public:
     /// For an object that is being destroyed: a future that ends with \a result, but not at once. Otherwise a
     /// continuation that acquires again on each failure would keep the destructor from returning.
     static QFuture<LockResult> ended(const LockResult &result);
-    /// See endWithoutEventLoop().
+    bool contains(quint64 id) const { return m_pending.find(id) != m_pending.end(); }
+    /// See endWithoutEventLoop(). \a id has a future.
     void watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait);
     /// Whether the future of \a id was cancelled, or has ended without an event loop.
     bool isUnwanted(quint64 id) const;

@@ -366,7 +366,8 @@ QByteArray DistributedLockPrivate::detach()
 
 void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
 {
-    acquireFutures.watchEventLoop(id, q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait);
+    if (acquireFutures.contains(id))
+        acquireFutures.watchEventLoop(id, q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait);
 }
 
 QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)

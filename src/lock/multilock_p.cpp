@@ -314,7 +314,8 @@ void MultiLockPrivate::addRequest(quint64 id, bool once)
     LockEngine *engine = nullptr;
     const EngineError unusable = findRegistry(&engine);
     const LockOptions wanted = m_options;
-    m_futures.watchEventLoop(id, q, describe(u"it was acquired"_s), once ? 0ms : wanted.wait);
+    if (m_futures.contains(id))
+        m_futures.watchEventLoop(id, q, describe(u"it was acquired"_s), once ? 0ms : wanted.wait);
     if (unusable)
         return fail(id, unusable);
     if (wanted.permits != 0) {
