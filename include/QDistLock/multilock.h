@@ -41,7 +41,7 @@ class MultiLockPrivate;
     ZooKeeper and `memory:` acquire them one after the other. With a cluster, all names must be in one slot, see
     docs/several-locks.md; other names are refused with OptionsError.
 
-    Thread, errors: as DistributedLock. Errors name the lock that is to blame. Ownership: as DistributedLock.
+    Thread, errors, ownership: as DistributedLock.
     Algorithm: one attempt for all, then ordered acquisition, which excludes a deadlock (E. G. Coffman et al., "System
     Deadlocks", 1971); see docs/protocol.md.
 */
@@ -105,7 +105,7 @@ public:
     std::chrono::nanoseconds remainingTime() const;
     /// The last error; NoError after a success.
     DistributedLock::Error error() const;
-    /// Names the lock that is to blame, otherwise as DistributedLock::errorString().
+    /// As DistributedLock::errorString(). It names the lock that could not be acquired, or was lost.
     QString errorString() const;
 
     /// As those of DistributedLock; LockResult::fencingToken is that of the first name.

@@ -702,7 +702,7 @@ void MultiLockPrivate::memberRenewed(DistributedLock *lock)
     changed(OnEventLoop);
 }
 
-// What the application hears
+// Events, and the signals for them
 
 void MultiLockPrivate::fail(quint64 id, const EngineError &reason, const Member *member)
 {

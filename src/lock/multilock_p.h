@@ -185,8 +185,8 @@ private:
     std::vector<Request> m_requests; ///< pending acquires
     LockOptions m_used;              ///< the options of the present acquisition
     size_t m_next = 0;
-    EngineError m_blame = {};    ///< why the step Together of this acquisition has failed, if it has
-    size_t m_blamed = 0;         ///< and the lock that is to blame
+    EngineError m_blame = {};    ///< why the step Together of this acquisition failed; no error if it did not
+    size_t m_blamed = 0;         ///< the index of the lock whose error that is
     quint64 m_hold = 0;          ///< the number of the present hold, or of the last one
     int m_levels = 0;            ///< of it
     size_t m_unreleased = 0;     ///< in the step Releasing

@@ -1209,7 +1209,7 @@ void tst_MultiLock::errorsAfterTheEnd()
     lock.acquire();
     QVERIFY(isAwaited(&other));
     proxy.setRepliesHeld(true);
-    lock.cancel(); // a is to be released
+    lock.cancel(); // begins to release a
     QVERIFY(eventually([&] { return lock.failed.size() == 1; }));
     QSignalSpy failures(&registry, &LockRegistry::errorOccurred);
     proxy.setRefusing(true);
