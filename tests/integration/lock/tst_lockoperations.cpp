@@ -89,6 +89,8 @@ void tst_LockOperations::maxRetries()
     TestLock lock(registry(), u"job"_s, options(30s, LockOptions::Forever).withMaxRetries(3).withRetryInterval(5ms));
     QVERIFY(acquireNow(&lock));
     QVERIFY(releaseNow(&lock));
+    // Before it listens, it cannot join the queue; joining it later would take one more attempt.
+    QVERIFY(eventually([this] { return isListening(registry()); }));
     m_server.command({"SET", "lock:job", "foreign"});
     for (int i = 1; i <= 2; ++i) {
         const qint64 before = m_server.commandsProcessed("evalsha");
