@@ -18,6 +18,9 @@ namespace QDistLock {
 
 namespace {
 
+/// An acquire that makes a single attempt waits this long for it: for the connection and one command.
+constexpr nanoseconds SingleAttemptTimeout = 5s;
+
 LeaseTime later(LeaseTime now, nanoseconds duration)
 {
     return duration >= NeverTime - now ? NeverTime : now + duration;
@@ -75,9 +78,7 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
     const LockOptions &present = isNext ? m_nextOptions : m_options;
     const bool isCovered = covers(present, options);
     if ((m_phase == Held || m_phase == Acquiring || (isNext && !covers(options, present))) && !isCovered) {
-        report(Outcome::AcquireFailed, id).error = EngineError::passing(
-                DistributedLock::UpgradeError,
-                u"its owner %1; release it first"_s.arg(whyNotCovered(present, options)));
+        report(Outcome::AcquireFailed, id).error = upgradeError(present, options);
         return;
     }
     if (m_phase == Held) {
@@ -85,9 +86,7 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
         report(Outcome::Acquired, id);
         return;
     }
-    // A wait that is too long to be counted in nanoseconds never ends.
-    const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime - now);
-    const LeaseTime deadline = once ? now + SingleAttemptTimeout : endless ? NeverTime : now + options.wait;
+    const LeaseTime deadline = endOfWait(options.wait, once, now);
     m_requests.insert(id, {deadline, once});
     m_nextExpiry = std::min(m_nextExpiry, deadline);
     if (m_phase == Acquiring) {
@@ -381,6 +380,20 @@ void LeaseMachine::giveUpIfUnwanted()
     if (m_epoch.isTokenKnown || m_attempt.isInFlight)
         abandon();
     m_phase = Unlocked;
+}
+
+LeaseTime LeaseMachine::endOfWait(milliseconds wait, bool once, LeaseTime now)
+{
+    if (once)
+        return now + SingleAttemptTimeout;
+    const bool isEndless = wait >= std::chrono::duration_cast<milliseconds>(NeverTime - now);
+    return isEndless ? NeverTime : now + wait;
+}
+
+EngineError LeaseMachine::upgradeError(const LockOptions &present, const LockOptions &wanted)
+{
+    return EngineError::passing(DistributedLock::UpgradeError,
+                                u"its owner %1; release it first"_s.arg(whyNotCovered(present, wanted)));
 }
 
 EngineError LeaseMachine::cancelledError()

@@ -172,14 +172,16 @@ public:
     /// Timers count in milliseconds: whatever is due within one is handled now, so that nothing is late. A lease, too,
     /// ends up to one millisecond before its deadline, and somebody else may have the lock from then on.
     static constexpr std::chrono::nanoseconds TimerSlack = std::chrono::milliseconds(1);
-    /// An acquire that makes a single attempt waits this long for it: for the connection and one command.
-    static constexpr std::chrono::nanoseconds SingleAttemptTimeout = std::chrono::seconds(5);
     /// After a hand-over the server keeps the lock for a few seconds only, and the first renewal is sent after a third
     /// of them, so that a lock that is released before saves the command. If the last hold was longer than this, the
     /// whole lease is asked for before the application is notified: its slot may block the event loop again.
     static constexpr std::chrono::nanoseconds ShortHold = std::chrono::milliseconds(100);
     /// Renewals are aligned to multiples of this on the lease clock, so that those of many locks share a command.
     static std::chrono::nanoseconds renewalBeat(std::chrono::nanoseconds lease);
+    /// When an acquire that begins now gives up. A wait that is too long to be counted in nanoseconds never ends.
+    static LeaseTime endOfWait(std::chrono::milliseconds wait, bool once, LeaseTime now);
+    /// Of an acquire that would wait for its own owner, who has acquired the lock with \a present.
+    static EngineError upgradeError(const LockOptions &present, const LockOptions &wanted);
     static EngineError cancelledError();
 
 private:

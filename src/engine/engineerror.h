@@ -28,7 +28,7 @@ struct EngineError
 
     DistributedLock::Error code = DistributedLock::NoError;
     /// Names the server, the command, the reason and what to do about it, but neither a lock nor a secret. Empty if
-    /// there is a rule: DistributedLockPrivate::withText() has its text.
+    /// there is a rule: withText() of distributedlock_p.h has its text.
     QString text = {};
     Rule rule = NoRule;
     bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting

@@ -18,6 +18,26 @@ void AcquireFutures::Promise::finish(const LockResult &result)
     promise.finish();
 }
 
+bool AcquireFutures::Pending::succeed(const LockResult &result)
+{
+    if (!end)
+        return true;
+    isTaken = end->take();
+    return isTaken && end->promise.addResult(result);
+}
+
+void AcquireFutures::Pending::succeeded()
+{
+    if (isTaken)
+        end->promise.finish();
+}
+
+void AcquireFutures::Pending::fail(const LockResult &result)
+{
+    if (end)
+        end->finish(result);
+}
+
 QFuture<LockResult> AcquireFutures::add(quint64 id, QObject *owner, std::function<void()> cancelled)
 {
     auto end = std::make_shared<Promise>();

@@ -32,8 +32,16 @@ public:
     };
     struct Pending
     {
+        /// The acquire has succeeded with \a result; succeeded() must follow. False if the future takes no result,
+        /// because it was cancelled or has ended: nobody would know of the hold.
+        bool succeed(const LockResult &result);
+        /// Ends the future, after the signals.
+        void succeeded();
+        void fail(const LockResult &result);
+
         std::shared_ptr<Promise> end;                                  ///< null if there is no future
         std::unique_ptr<QFutureWatcher<LockResult>> watcher = nullptr; ///< for the cancellation of the future
+        bool isTaken = false;                                          ///< succeed() has taken the end
     };
 
     /// \a cancelled is called when the future is cancelled, as long as \a owner exists.

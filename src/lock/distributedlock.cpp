@@ -318,16 +318,10 @@ void DistributedLock::withdrawAcquire(quint64 id)
 
 QFuture<bool> DistributedLock::releaseAsync()
 {
-    QPromise<bool> promise;
-    promise.start();
-    const QFuture<bool> future = promise.future();
-    if (d->isForeignCall("release()") || !d->alive) {
-        promise.addResult(false);
-        promise.finish();
-        return future;
-    }
+    if (d->isForeignCall("release()") || !d->alive)
+        return readyFuture(false);
     const quint64 id = d->newRequest();
-    d->releasePromises.emplace(id, std::move(promise));
+    const QFuture<bool> future = d->releaseFutures.add(id);
     d->release(id);
     return future;
 }

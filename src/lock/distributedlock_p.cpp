@@ -78,11 +78,7 @@ void DistributedLockPrivate::close()
         changeRegistry(nullptr);
     }
     acquireFutures.endAll(destroyedResult());
-    auto releases = std::exchange(releasePromises, {});
-    for (auto &[id, promise] : releases) {
-        promise.addResult(false);
-        promise.finish();
-    }
+    releaseFutures.endAll();
 }
 
 LockResult DistributedLockPrivate::destroyedResult() const
@@ -93,8 +89,7 @@ LockResult DistributedLockPrivate::destroyedResult() const
 LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
 {
     if (registryGone()) {
-        *engineError = EngineError::permanent(DistributedLock::ConnectionError,
-                                              m_registryGone + u"; give it another one with setRegistry()"_s);
+        *engineError = LockRegistryPrivate::goneError(m_registryGone);
         return nullptr;
     }
     if (!registry) {
@@ -112,7 +107,7 @@ void DistributedLockPrivate::leaveThread()
 {
     if (!registry)
         return;
-    leaveRegistry(u"it was moved to another thread after its first use, and its registry was not"_s);
+    leaveRegistry(LockRegistryPrivate::leftBehindReason());
     qCWarning(lcLock,
               "Lock %ls: %ls; create it in that thread, or give it a registry of that thread with setRegistry()",
               qUtf16Printable(quotedName()), qUtf16Printable(m_registryGone));
@@ -502,7 +497,7 @@ void DistributedLockPrivate::eventProcessed(const QList<LeaseMachine::Outcome> &
     const Properties now = properties();
     for (const LeaseMachine::Outcome &outcome : outcomes) {
         const bool isAwaited = outcome.kind != LeaseMachine::Outcome::ReleaseDone
-                || releasePromises.find(outcome.id) != releasePromises.end();
+                || releaseFutures.contains(outcome.id);
         if (isAwaited)
             append(outcome, now);
     }
@@ -595,44 +590,45 @@ void DistributedLockPrivate::deliver()
 
 QString DistributedLockPrivate::describe(const QString &text) const
 {
-    const QString server = registry ? registry->serverText : QString();
-    if (server.isEmpty() || text.contains(server))
-        return u"Lock %1: %2"_s.arg(quotedName(), text);
-    return u"Lock %1 on %2: %3"_s.arg(quotedName(), server, text);
+    return LockRegistryPrivate::describe(registry, u"Lock "_s + quotedName(), text);
 }
 
-EngineError DistributedLockPrivate::withText(EngineError engineError) const
+EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSeveral)
 {
-    const LockOptions &used = machine.options();
-    switch (engineError.rule) {
+    switch (error.rule) {
     case EngineError::NoRule:
         break;
     case EngineError::Taken:
-        engineError.text = u"somebody else holds it; try again later, or allow a wait"_s;
+        error.text = u"somebody else holds it; try again later, or allow a wait"_s;
         break;
     case EngineError::OthersTaken:
-        engineError.text = u"it was free, but another one of the locks was not"_s;
+        error.text = u"it was free, but another one of the locks was not"_s;
         break;
     case EngineError::RetriesUsed:
-        engineError.text = u"somebody else still held it after %1 retries; allow more retries"_s.arg(used.maxRetries);
+        error.text = u"somebody else still held it after %1 retries; allow more retries"_s.arg(used.maxRetries);
         break;
     case EngineError::WaitIsOver:
-        engineError.text = acquireEnded // the wait is for all locks
+        error.text = isOneOfSeveral // the wait is for all locks
                 ? u"somebody else held it when the wait was over; wait longer"_s
                 : u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(used.wait.count());
         break;
     case EngineError::NoReply:
-        engineError.text = u"the server did not answer in time; check that it is reachable and alive"_s;
+        error.text = u"the server did not answer in time; check that it is reachable and alive"_s;
         break;
     case EngineError::LateReply:
-        engineError.text = u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(
+        error.text = u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(
                 used.lease.count());
         break;
     case EngineError::Cancelled:
-        engineError.text = u"the acquire was cancelled"_s;
+        error.text = u"the acquire was cancelled"_s;
         break;
     }
-    return engineError;
+    return error;
+}
+
+EngineError DistributedLockPrivate::withText(const EngineError &engineError) const
+{
+    return QDistLock::withText(engineError, machine.options(), bool(acquireEnded));
 }
 
 bool DistributedLockPrivate::storeError(const EngineError &newError)
@@ -661,7 +657,7 @@ void DistributedLockPrivate::errorEnded()
 void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
 {
     const QPointer<DistributedLock> guard(q);
-    const AcquireFutures::Pending acquire = acquireFutures.extract(id);
+    AcquireFutures::Pending acquire = acquireFutures.extract(id);
     m_withdrawn.remove(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
@@ -674,8 +670,7 @@ void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failur
     // It may have been reported while the lock was waiting.
     if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
-    if (acquire.end)
-        acquire.end->finish(result);
+    acquire.fail(result);
 }
 
 EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost) const
@@ -732,7 +727,7 @@ void DistributedLockPrivate::deliver(const Event &event)
         }
         m_announcedEpoch = outcome.epoch;
         errorEnded();
-        const AcquireFutures::Pending acquire = acquireFutures.extract(outcome.id);
+        AcquireFutures::Pending acquire = acquireFutures.extract(outcome.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         const bool cleared = storeError({});
         Q_EMIT q->acquired();
@@ -741,25 +736,18 @@ void DistributedLockPrivate::deliver(const Event &event)
         if (guard && acquireEnded)
             acquireEnded(outcome.id, {});
         // A future that was cancelled or has ended meanwhile takes no result: nobody would know of the hold.
-        const bool endsNow = acquire.end && acquire.end->take();
-        const bool isUnknown = acquire.end && !(endsNow && acquire.end->promise.addResult(result));
-        if (guard && (m_withdrawn.remove(outcome.id) || isUnknown) && isCurrentHold(event))
+        const bool isKnown = acquire.succeed(result);
+        if (guard && (m_withdrawn.remove(outcome.id) || !isKnown) && isCurrentHold(event))
             release(newRequest());
-        if (endsNow)
-            acquire.end->promise.finish();
+        acquire.succeeded();
         break;
     }
     case Outcome::AcquireFailed:
         reportFailure(outcome.id, outcome.error);
         break;
-    case Outcome::ReleaseDone: {
-        auto promise = releasePromises.extract(outcome.id);
-        if (!promise)
-            break;
-        promise.mapped().addResult(outcome.success);
-        promise.mapped().finish();
+    case Outcome::ReleaseDone:
+        releaseFutures.end(outcome.id, outcome.success);
         break;
-    }
     case Outcome::Released: {
         if (m_announcedEpoch != outcome.epoch)
             break;
@@ -842,9 +830,7 @@ bool DistributedLockPrivate::isForeignCall(const char *function) const
 /// logged, and acquireFailed() follows in the lock's own thread.
 QString DistributedLockPrivate::refuseAcquire(const char *function)
 {
-    QString problem = wrongThread(q, function);
-    if (problem.isEmpty())
-        problem = noEventLoop(function);
+    const QString problem = wrongCall(q, function);
     if (problem.isEmpty())
         return QString();
     QMetaObject::invokeMethod(

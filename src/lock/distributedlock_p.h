@@ -5,19 +5,18 @@
 
 #include "lock/acquirefutures.h"
 #include "lock/lockdriver.h"
+#include "lock/releasefutures.h"
 
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/impl/lockreference.h>
 
 #include <QtCore/qlist.h>
-#include <QtCore/qpromise.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +33,9 @@ inline int toInt(std::chrono::milliseconds duration)
     return int(std::min<qint64>(duration.count(), greatest));
 }
 
+/// \a error with the text that belongs to its rule, if it has one. \a used: the options of the acquisition.
+/// \a isOneOfSeveral: the lock belongs to a MultiLock.
+EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSeveral);
 /// No error, or one that an acquire can end with while the server works.
 bool isOrdinary(DistributedLock::Error error);
 
@@ -111,8 +113,7 @@ public:
     /// \a text after the name of the lock and of the server.
     QString describe(const QString &text) const;
     QString quotedName() const { return Detail::quoted(address.name()); }
-    /// \a engineError with the text that belongs to its rule, if it has one.
-    EngineError withText(EngineError engineError) const;
+    EngineError withText(const EngineError &engineError) const;
 
     /// The properties that the application sees. They change together with their NOTIFY signals, so that the lock does
     /// not appear to be held before acquired() is emitted.
@@ -158,7 +159,7 @@ public:
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
     AcquireFutures acquireFutures;
-    std::map<quint64, QPromise<bool>> releasePromises;
+    ReleaseFutures releaseFutures;
 
 private:
     /// An outcome that deliver() will report.

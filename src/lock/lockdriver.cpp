@@ -93,7 +93,7 @@ void LockDriver::changeRegistry(LockRegistryPrivate *newRegistry)
 
 void LockDriver::registryDestroyed()
 {
-    leaveRegistry(u"its registry was destroyed"_s);
+    leaveRegistry(LockRegistryPrivate::destroyedReason());
 }
 
 void LockDriver::leaveRegistry(const QString &reason)

@@ -114,9 +114,7 @@ bool isForeignCall(const LockRegistry *registry, const char *function)
 /// Returns an error text, which is also logged, if \a function was called in the wrong thread or without an event loop.
 QString refuse(const LockRegistry *registry, const char *function)
 {
-    QString problem = wrongThread(registry, function);
-    if (problem.isEmpty())
-        problem = noEventLoop(function);
+    const QString problem = wrongCall(registry, function);
     if (!problem.isEmpty())
         qCWarning(lcLock, "LockRegistry: %ls", qUtf16Printable(problem));
     return problem;

@@ -190,6 +190,30 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
     return m_engine.get();
 }
 
+EngineError LockRegistryPrivate::goneError(const QString &reason)
+{
+    return EngineError::permanent(DistributedLock::ConnectionError,
+                                  reason + u"; give it another one with setRegistry()"_s);
+}
+
+QString LockRegistryPrivate::destroyedReason()
+{
+    return u"its registry was destroyed"_s;
+}
+
+QString LockRegistryPrivate::leftBehindReason()
+{
+    return u"it was moved to another thread after its first use, and its registry was not"_s;
+}
+
+QString LockRegistryPrivate::describe(const LockRegistryPrivate *registry, const QString &subject, const QString &text)
+{
+    const QString server = registry ? registry->serverText : QString();
+    if (server.isEmpty() || text.contains(server))
+        return u"%1: %2"_s.arg(subject, text);
+    return u"%1 on %2: %3"_s.arg(subject, server, text);
+}
+
 EngineError LockRegistryPrivate::inheritedError()
 {
     return EngineError::permanent(

@@ -53,6 +53,12 @@ public:
     bool isInherited() const { return m_forks != forkCount(); }
     /// The error of requests in such a child process.
     static EngineError inheritedError();
+    /// The error of requests to a lock that has lost its registry for \a reason, such as one of the two below.
+    static EngineError goneError(const QString &reason);
+    static QString destroyedReason();
+    static QString leftBehindReason();
+    /// \a text after \a subject, which it is about, and the server of \a registry, which may be null.
+    static QString describe(const LockRegistryPrivate *registry, const QString &subject, const QString &text);
 
     LockRegistry *registry() const { return q; }
     /// Creates the engine if necessary. Null, with \a error set, if the server's URL cannot be used.

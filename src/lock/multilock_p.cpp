@@ -29,16 +29,10 @@ void MultiLockPrivate::close()
     m_requests.clear();
     m_events.clear();
     notified = {};
-    for (const Member &member : std::exchange(members, {})) {
-        of(member)->acquireEnded = nullptr;
+    for (const Member &member : std::exchange(members, {}))
         delete member.lock;
-    }
     m_futures.endAll({DistributedLock::CancelledError, u"The MultiLock was destroyed"_s, 0});
-    auto releases = std::exchange(m_releases, {});
-    for (auto &[id, promise] : releases) {
-        promise.addResult(false);
-        promise.finish();
-    }
+    m_releases.endAll();
 }
 
 // Names, registry and options
@@ -128,7 +122,7 @@ void MultiLockPrivate::makeLock(Member *member)
 void MultiLockPrivate::setRegistry(LockRegistry *registry)
 {
     m_registry = registry;
-    m_registryGone = registry ? u"its registry was destroyed"_s : QString();
+    m_registryGone = registry ? LockRegistryPrivate::destroyedReason() : QString();
     if (registry && !m_areOptionsSet)
         m_options = LockRegistryPrivate::get(registry)->defaults;
     for (Member &member : members)
@@ -141,7 +135,7 @@ void MultiLockPrivate::leaveThread()
     if (!m_registry)
         return;
     m_registry = nullptr;
-    m_registryGone = u"it was moved to another thread after its first use, and its registry was not"_s;
+    m_registryGone = LockRegistryPrivate::leftBehindReason();
     if (members.empty())
         qCWarning(lcLock, "MultiLock: %ls", qUtf16Printable(m_registryGone)); // otherwise each of the locks says so
 }
@@ -185,26 +179,14 @@ QString MultiLockPrivate::describe(const QString &text) const
             : members.size() == 1         ? u"Lock "_s + quoted(0)
             : members.size() == 2         ? u"Locks %1 and %2"_s.arg(quoted(0), quoted(1))
                                   : u"Lock %1 and %2 others"_s.arg(quoted(0), QString::number(members.size() - 1));
-    const QString server = m_registry ? LockRegistryPrivate::get(m_registry)->serverText : QString();
-    if (server.isEmpty() || text.contains(server))
-        return u"%1: %2"_s.arg(names, text);
-    return u"%1 on %2: %3"_s.arg(names, server, text);
-}
-
-EngineError MultiLockPrivate::cancelledError()
-{
-    EngineError cancelled = LeaseMachine::cancelledError();
-    cancelled.text = u"the acquire was cancelled"_s;
-    return cancelled;
+    return LockRegistryPrivate::describe(m_registry ? LockRegistryPrivate::get(m_registry) : nullptr, names, text);
 }
 
 // Acquire
 
 QString MultiLockPrivate::refuseAcquire(const char *function)
 {
-    QString problem = wrongThread(q, function);
-    if (problem.isEmpty())
-        problem = noEventLoop(function);
+    const QString problem = wrongCall(q, function);
     if (problem.isEmpty())
         return QString();
     const QString text = u"MultiLock: "_s + problem; // another thread must not read the names
@@ -237,10 +219,8 @@ EngineError MultiLockPrivate::findRegistry(LockEngine **engine)
 {
     if (!m_registry && m_registryGone.isEmpty())
         setRegistry(LockRegistry::instance());
-    if (!m_registry) {
-        return EngineError::permanent(DistributedLock::ConnectionError,
-                                      m_registryGone + u"; give it another one with setRegistry()"_s);
-    }
+    if (!m_registry)
+        return LockRegistryPrivate::goneError(m_registryGone);
     LockRegistryPrivate *const registry = LockRegistryPrivate::get(m_registry);
     if (registry->isInherited())
         return LockRegistryPrivate::inheritedError();
@@ -310,7 +290,7 @@ void MultiLockPrivate::addRequest(quint64 id, bool once)
                                            u"it has no names; give it some with setNames() or add()"_s));
     }
     if (m_step == Idle)
-        m_reported.clear(); // each acquisition hears of the outage that it waits for
+        m_reported.clear(); // an outage is reported again to each acquisition that waits for it
     LockEngine *engine = nullptr;
     const EngineError unusable = findRegistry(&engine);
     const LockOptions wanted = m_options;
@@ -325,11 +305,8 @@ void MultiLockPrivate::addRequest(quint64 id, bool once)
     }
     if (const LockOptions *const present = presentOptions()) {
         if (const Member *const member = notCovered(*present, wanted)) {
-            const QString why = whyNotCovered(optionsOf(*member, *present), optionsOf(*member, wanted));
-            return fail(
-                    id,
-                    EngineError::passing(DistributedLock::UpgradeError, u"its owner %1; release it first"_s.arg(why)),
-                    member);
+            return fail(id, LeaseMachine::upgradeError(optionsOf(*member, *present), optionsOf(*member, wanted)),
+                        member);
         }
     }
     if (areHeld()) {
@@ -342,11 +319,7 @@ void MultiLockPrivate::addRequest(quint64 id, bool once)
     if (const EngineError refused = whyRefused(wanted, engine))
         return fail(id, refused);
     once |= wanted.wait == 0ms;
-    const bool isEndless = !once && wanted.wait >= std::chrono::duration_cast<milliseconds>(NeverTime - now());
-    const LeaseTime deadline = isEndless
-            ? NeverTime
-            : now() + (once ? LeaseMachine::SingleAttemptTimeout : nanoseconds(wanted.wait));
-    m_requests.push_back({id, wanted, deadline, once});
+    m_requests.push_back({id, wanted, LeaseMachine::endOfWait(wanted.wait, once, now()), once});
     if (m_step == Idle) {
         proceed();
     } else if (m_step == InOrder) {
@@ -362,7 +335,7 @@ void MultiLockPrivate::proceed()
 {
     m_used = m_requests.front().options;
     m_next = 0;
-    m_blame = {};
+    m_refusal = {};
     // Without a registry, the locks say so.
     const LockEngine *const engine = m_registry ? LockRegistryPrivate::get(m_registry)->engine() : nullptr;
     // Locks that are still being released would be sent later than the others.
@@ -415,9 +388,9 @@ void MultiLockPrivate::memberEnded(DistributedLock *lock, quint64 id, const Engi
     const size_t index = indexOf(lock);
     if (m_step == Together && members[index].request == id) {
         members[index].request = 0;
-        if (reason && (!m_blame || m_blame.rule == EngineError::OthersTaken)) {
-            m_blame = reason;
-            m_blamed = index;
+        if (reason && (!m_refusal || m_refusal.rule == EngineError::OthersTaken)) {
+            m_refusal = reason;
+            m_refused = index;
         }
         const bool isLast = std::all_of(members.cbegin(), members.cend(),
                                         [](const Member &member) { return member.request == 0; });
@@ -430,12 +403,10 @@ void MultiLockPrivate::memberEnded(DistributedLock *lock, quint64 id, const Engi
             return;
         if (reason) {
             // The server did answer, when it was asked for all.
-            const bool wasTaken = reason.rule == EngineError::NoReply && m_blame.code == DistributedLock::BusyError;
+            const bool wasTaken = reason.rule == EngineError::NoReply && m_refusal.code == DistributedLock::BusyError;
             if (wasTaken)
-                fail(request->id,
-                     EngineError::passing(DistributedLock::TimeoutError,
-                                          u"somebody else held it when the wait was over; wait longer"_s),
-                     &members[m_blamed]);
+                fail(request->id, EngineError::byRule(DistributedLock::TimeoutError, EngineError::WaitIsOver),
+                     &members[m_refused]);
             else
                 fail(request->id, reason, &members[index]);
             m_requests.erase(request);
@@ -452,12 +423,12 @@ void MultiLockPrivate::memberEnded(DistributedLock *lock, quint64 id, const Engi
 /// In the step Together.
 void MultiLockPrivate::allEnded()
 {
-    if (!m_blame)
+    if (!m_refusal)
         return gotAll();
     giveUpAll(); // some may be held nevertheless, and others must not be waited for while they are
     for (const Request &request : m_requests) {
         if (request.once)
-            fail(request.id, m_blame, &members[m_blamed]);
+            fail(request.id, m_refusal, &members[m_refused]);
     }
     m_requests.erase(std::remove_if(m_requests.begin(), m_requests.end(), [](const Request &r) { return r.once; }),
                      m_requests.end());
@@ -496,16 +467,10 @@ void MultiLockPrivate::gotAll()
 
 QFuture<bool> MultiLockPrivate::releaseAsync()
 {
-    QPromise<bool> promise;
-    promise.start();
-    const QFuture<bool> future = promise.future();
-    if (isForeignCall("release()") || !m_isAlive) {
-        promise.addResult(false);
-        promise.finish();
-        return future;
-    }
+    if (isForeignCall("release()") || !m_isAlive)
+        return readyFuture(false);
     const quint64 id = newRequest();
-    m_releases.emplace(id, std::move(promise));
+    const QFuture<bool> future = m_releases.add(id);
     release(id);
     return future;
 }
@@ -542,15 +507,13 @@ void MultiLockPrivate::cancel()
     if (isUnannounced()) {
         for (Event &event : m_events) {
             if (event.kind == Event::Acquired && isCurrentHold(event)) {
-                event.kind = Event::AcquireFailed;
-                event.error = cancelledError().code;
-                event.text = describe(cancelledError().text);
+                makeCancelled(&event);
             }
         }
         endHold();
     }
     for (const Request &request : std::exchange(m_requests, {}))
-        fail(request.id, cancelledError());
+        fail(request.id, LeaseMachine::cancelledError());
     giveUpIfUnwanted();
     changed(InsideCall);
 }
@@ -565,7 +528,7 @@ void MultiLockPrivate::withdraw(quint64 id)
     if (m_step == InOrder)
         of(members[m_next])->withdraw(request->atMember);
     m_requests.erase(request);
-    fail(id, cancelledError());
+    fail(id, LeaseMachine::cancelledError());
     giveUpIfUnwanted();
     changed(OnEventLoop);
 }
@@ -578,9 +541,7 @@ void MultiLockPrivate::expireRequests()
     const auto isOver = [this, time](const Request &request) {
         return request.deadline <= time && (request.once || m_step != InOrder);
     };
-    const EngineError late = EngineError::passing(
-            DistributedLock::ConnectionError,
-            u"the server did not answer in time; check that it is reachable and alive"_s);
+    const EngineError late = EngineError::byRule(DistributedLock::ConnectionError, EngineError::NoReply);
     for (const Request &request : m_requests) {
         if (isOver(request))
             fail(request.id, late);
@@ -706,11 +667,21 @@ void MultiLockPrivate::memberRenewed(DistributedLock *lock)
 
 void MultiLockPrivate::fail(quint64 id, const EngineError &reason, const Member *member)
 {
+    const EngineError why = reason.text.isEmpty() ? withText(reason) : reason;
     Event event{Event::AcquireFailed};
     event.id = id;
-    event.error = reason.code;
-    event.text = member ? of(*member)->describe(reason.text) : describe(reason.text);
+    event.error = why.code;
+    event.text = member ? of(*member)->describe(why.text) : describe(why.text);
     append(event);
+}
+
+/// \a event, which reports an acquisition, will report that the acquire was cancelled.
+void MultiLockPrivate::makeCancelled(Event *event) const
+{
+    const EngineError cancelled = withText(LeaseMachine::cancelledError());
+    event->kind = Event::AcquireFailed;
+    event->error = cancelled.code;
+    event->text = describe(cancelled.text);
 }
 
 void MultiLockPrivate::append(Event event)
@@ -785,9 +756,7 @@ void MultiLockPrivate::deliver()
     m_delivery.post(); // if a slot runs a nested event loop, that loop delivers the other events
     const Event first = m_events.front();
     if (first.kind == Event::Acquired && m_futures.isUnwanted(first.id)) {
-        m_events.front().kind = Event::AcquireFailed;
-        m_events.front().error = cancelledError().code;
-        m_events.front().text = describe(cancelledError().text);
+        makeCancelled(&m_events.front());
         if (!isCurrentHold(first))
             return;
         if (m_levels > 1)
@@ -827,32 +796,25 @@ void MultiLockPrivate::deliver(const Event &event)
         }
         m_announcedHold = event.hold;
         m_reported.clear();
-        const AcquireFutures::Pending acquire = m_futures.extract(event.id);
+        AcquireFutures::Pending acquire = m_futures.extract(event.id);
         const LockResult result{DistributedLock::NoError, QString(), of(members.front())->machine.fencingToken()};
         const bool isCleared = storeError(DistributedLock::NoError, {});
         Q_EMIT q->acquired();
         if (guard && isCleared)
             Q_EMIT q->errorChanged();
         // A future that was cancelled or has ended meanwhile takes no result: nobody would know of the hold.
-        const bool endsNow = acquire.end && acquire.end->take();
-        const bool isUnknown = acquire.end && !(endsNow && acquire.end->promise.addResult(result));
-        if (guard && isUnknown && isCurrentHold(event))
+        const bool isKnown = acquire.succeed(result);
+        if (guard && !isKnown && isCurrentHold(event))
             release(newRequest());
-        if (endsNow)
-            acquire.end->promise.finish();
+        acquire.succeeded();
         break;
     }
     case Event::AcquireFailed:
         reportFailure(event);
         break;
-    case Event::ReleaseDone: {
-        auto promise = m_releases.extract(event.id);
-        if (!promise)
-            break;
-        promise.mapped().addResult(event.success);
-        promise.mapped().finish();
+    case Event::ReleaseDone:
+        m_releases.end(event.id, event.success);
         break;
-    }
     case Event::Released:
     case Event::Lost: {
         if (m_announcedHold != event.hold)
@@ -911,7 +873,7 @@ bool MultiLockPrivate::storeError(DistributedLock::Error code, const QString &te
 void MultiLockPrivate::reportFailure(const Event &event)
 {
     const QPointer<MultiLock> guard(q);
-    const AcquireFutures::Pending acquire = m_futures.extract(event.id);
+    AcquireFutures::Pending acquire = m_futures.extract(event.id);
     const bool isChanged = storeError(event.error, event.text);
     const bool isNew = !isOrdinary(event.error) && !m_reported.contains(event.error);
     if (isNew)
@@ -921,8 +883,7 @@ void MultiLockPrivate::reportFailure(const Event &event)
         Q_EMIT q->errorChanged();
     if (guard && isNew)
         Q_EMIT q->errorOccurred(event.error);
-    if (acquire.end)
-        acquire.end->finish({event.error, event.text, 0});
+    acquire.fail({event.error, event.text, 0});
 }
 
 } // namespace QDistLock

@@ -13,7 +13,6 @@
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -135,7 +134,7 @@ private:
     bool areHeld() const;
     LockOptions optionsOf(const Member &member, const LockOptions &options) const;
     QString describe(const QString &text) const;
-    static EngineError cancelledError();
+    EngineError withText(const EngineError &reason) const { return QDistLock::withText(reason, m_used, true); }
 
     EngineError findRegistry(LockEngine **engine);
     EngineError whyRefused(const LockOptions &options, LockEngine *engine) const;
@@ -159,6 +158,7 @@ private:
     void watchDeadlines();
 
     void fail(quint64 id, const EngineError &reason, const Member *member = nullptr);
+    void makeCancelled(Event *event) const;
     void append(Event event);
     void changed(Context context);
     Properties properties() const;
@@ -178,15 +178,15 @@ private:
     LockOptions m_options;
     bool m_areOptionsSet = false; ///< by the application; otherwise they are those of the registry
     AcquireFutures m_futures;
-    std::map<quint64, QPromise<bool>> m_releases; ///< their futures, by the ids of the releases
+    ReleaseFutures m_releases;
     quint64 m_lastRequest = 0;
 
     Step m_step = Idle;
     std::vector<Request> m_requests; ///< pending acquires
     LockOptions m_used;              ///< the options of the present acquisition
     size_t m_next = 0;
-    EngineError m_blame = {};    ///< why the step Together of this acquisition failed; no error if it did not
-    size_t m_blamed = 0;         ///< the index of the lock whose error that is
+    EngineError m_refusal = {};  ///< why the step Together of this acquisition failed; no error if it did not
+    size_t m_refused = 0;        ///< the index of the lock whose error that is
     quint64 m_hold = 0;          ///< the number of the present hold, or of the last one
     int m_levels = 0;            ///< of it
     size_t m_unreleased = 0;     ///< in the step Releasing

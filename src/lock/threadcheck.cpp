@@ -44,4 +44,10 @@ QString noEventLoop(const char *function)
     return QString();
 }
 
+QString wrongCall(const QObject *object, const char *function)
+{
+    const QString problem = wrongThread(object, function);
+    return problem.isEmpty() ? noEventLoop(function) : problem;
+}
+
 } // namespace QDistLock

@@ -19,5 +19,7 @@ QString wrongThread(const QObject *object, const char *function);
 /// Why nothing asynchronous can end in this thread, in words; empty if it can: there is a QCoreApplication, and the
 /// thread has an event dispatcher.
 QString noEventLoop(const char *function);
+/// The first of these two.
+QString wrongCall(const QObject *object, const char *function);
 
 } // namespace QDistLock
