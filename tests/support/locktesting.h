@@ -63,6 +63,9 @@ inline void sendNow()
         QCoreApplication::sendPostedEvents();
 }
 
+/// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
+inline constexpr milliseconds Outlasting = 10min;
+
 /// A lease that no pause of the machine ends, and a wait that none uses up.
 inline LockOptions options(milliseconds lease = 30s, milliseconds wait = 60s)
 {
@@ -77,17 +80,18 @@ inline int countFrom(const char *variable, int usual)
     return isGiven ? given : usual;
 }
 
-/// Spies on the signals of a lock.
-struct Spies
+/// Spies on the signals of a lock, or of a MultiLock.
+template<typename Lock>
+struct SpiesOf
 {
-    explicit Spies(DistributedLock *lock)
-        : acquired(lock, &DistributedLock::acquired)
-        , failed(lock, &DistributedLock::acquireFailed)
-        , lost(lock, &DistributedLock::lost)
-        , released(lock, &DistributedLock::released)
-        , renewed(lock, &DistributedLock::renewed)
-        , atRisk(lock, &DistributedLock::atRisk)
-        , errors(lock, &DistributedLock::errorOccurred)
+    explicit SpiesOf(Lock *lock)
+        : acquired(lock, &Lock::acquired)
+        , failed(lock, &Lock::acquireFailed)
+        , lost(lock, &Lock::lost)
+        , released(lock, &Lock::released)
+        , renewed(lock, &Lock::renewed)
+        , atRisk(lock, &Lock::atRisk)
+        , errors(lock, &Lock::errorOccurred)
     {
     }
 
@@ -105,6 +109,7 @@ struct Spies
 
     QSignalSpy acquired, failed, lost, released, renewed, atRisk, errors;
 };
+using Spies = SpiesOf<DistributedLock>;
 
 /// Acquires \a lock, and waits for the result. True if the lock is held.
 inline bool acquireNow(DistributedLock *lock)
@@ -122,17 +127,19 @@ inline bool joinQueue(DistributedLock *lock, int position = 0)
 }
 
 /// Acquires, which must fail: NoError if it does not.
-inline DistributedLock::Error failureNow(DistributedLock *lock)
+template<typename Lock>
+DistributedLock::Error failureNow(Lock *lock)
 {
-    QSignalSpy failed(lock, &DistributedLock::acquireFailed);
+    QSignalSpy failed(lock, &Lock::acquireFailed);
     lock->acquire();
     return eventually([&] { return failed.size() == 1; }) ? failed.first().first().value<DistributedLock::Error>()
                                                           : DistributedLock::NoError;
 }
 
-inline bool releaseNow(DistributedLock *lock)
+template<typename Lock>
+bool releaseNow(Lock *lock)
 {
-    QSignalSpy released(lock, &DistributedLock::released);
+    QSignalSpy released(lock, &Lock::released);
     lock->release();
     return eventually([&] { return released.size() == 1; });
 }
@@ -155,8 +162,7 @@ LockResult timeOutOf(Acquire acquire)
 /// Its waiters can be woken. At the moment when this becomes true they make an attempt, whatever the clock says.
 inline bool isListening(LockRegistry *registry)
 {
-    QDistLock::EngineError error;
-    const auto *engine = LockRegistryPrivate::get(registry)->engine(&error);
+    const auto *engine = LockRegistryPrivate::get(registry)->engine();
     return engine && engine->canBeWoken({});
 }
 

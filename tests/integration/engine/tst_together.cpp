@@ -6,26 +6,19 @@
 #include "engine/redis/rediskeys.h"
 #include "enginefixture.h"
 #include "support/clusterslot.h"
-#include "support/eventloopprobe.h"
-#include "support/rows.h"
+#include "support/locktest.h"
 
-#include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
 
 #include <QtCore/qdatetime.h>
 
-#include <QtTest/qsignalspy.h>
-#include <QtTest/qtest.h>
-
 #include <memory>
-#include <vector>
 
 using namespace Qt::StringLiterals;
 
 using namespace EngineTesting;
 using namespace QDistLock;
 using namespace std::chrono_literals;
-using std::chrono::milliseconds;
 
 class tst_Together : public QObject, private EngineFixture
 {
@@ -76,12 +69,7 @@ private:
     {
         return {newToken(engine), newToken(engine), newToken(engine)};
     }
-    qint64 acquireCalls()
-    {
-        const QByteArray stats = serverOf(m_kind, m_ids[0]).command({"INFO", "commandstats"}).toByteArray();
-        const qsizetype begin = stats.indexOf("cmdstat_evalsha:calls=");
-        return begin < 0 ? 0 : stats.mid(begin + 22, stats.indexOf(',', begin) - begin - 22).toLongLong();
-    }
+    qint64 scriptCalls() { return serverOf(m_kind, m_ids[0]).commandsProcessed("evalsha"); }
     bool isKept(int lock) { return serverOf(m_kind, m_ids[lock]).exists(m_ids[lock].key()); }
 
     const QList<LockId> m_ids{lockId(u"{x}a"_s), lockId(u"{x}b"_s), lockId(u"{x}c"_s)};
@@ -91,8 +79,7 @@ private:
 
 static bool areGranted(const QList<EngineReply> &replies)
 {
-    return std::all_of(replies.begin(), replies.end(),
-                       [](const EngineReply &reply) { return reply.status == EngineReply::Granted; });
+    return LockTesting::all(replies, [](const EngineReply &reply) { return reply.status == EngineReply::Granted; });
 }
 
 void tst_Together::init()
@@ -117,7 +104,7 @@ QList<EngineReply> tst_Together::together(LockEngine &engine, const QList<QByteA
             ++arrived;
         });
     }
-    if (!Support::EventLoopProbe::waitFor([&] { return arrived == tokens.size(); }))
+    if (!LockTesting::eventually([&] { return arrived == tokens.size(); }))
         qFatal("no replies");
     return replies;
 }
@@ -127,11 +114,11 @@ void tst_Together::allFree()
     const auto engine = makeEngine(m_kind);
     QVERIFY(engine->canAcquireTogether());
     QCOMPARE(engine->whyNotTogether(m_ids), QString());
-    const qint64 before = acquireCalls();
+    const qint64 before = scriptCalls();
     const QList<QByteArray> tokens = newTokens(*engine);
     const QList<EngineReply> replies = together(*engine, tokens);
     QVERIFY(areGranted(replies));
-    QCOMPARE(acquireCalls() - before, 1);
+    QCOMPARE(scriptCalls() - before, 1);
     for (int i = 0; i < 3; ++i) {
         QVERIFY(replies[i].fencingToken > 0);
         QCOMPARE(serverOf(m_kind, m_ids[i]).get(m_ids[i].key()), tokens[i]);
@@ -183,6 +170,7 @@ void tst_Together::oneAwaited()
     const QList<EngineReply> replies = together(*engine, newTokens(*engine));
     QVERIFY(replies[0].isFree && replies[1].isFree && !replies[2].isFree);
     QVERIFY(!isKept(0) && !isKept(1) && !isKept(2));
+    EVENTUALLY_COMPARE(waiting.notices->list, QStringList{notice("next", waiting.token)});
     QCOMPARE(acquire(*waiting.engine, m_ids[2], waiting.token).status, EngineReply::Granted);
 }
 
@@ -247,7 +235,8 @@ void tst_Together::expired()
 void tst_Together::deadlineHasPassed()
 {
     const auto engine = makeEngine(m_kind);
-    const QByteArray deadline = QByteArray::number(QDateTime::currentMSecsSinceEpoch() - 60000);
+    // An hour ago: the servers' clocks are slow.
+    const QByteArray deadline = QByteArray::number(QDateTime::currentDateTime().addSecs(-3600).toMSecsSinceEpoch());
     serverOf(m_kind, m_ids[0]).command({"SET", m_ids[0].key(), deadline});
     serverOf(m_kind, m_ids[1]).command({"SET", m_ids[1].key(), deadline});
     QCOMPARE(acquire(*engine, m_ids[2], newToken(*engine)).status, EngineReply::Granted);
@@ -264,7 +253,7 @@ void tst_Together::deadWaiter()
 {
     const auto engine = makeEngine(m_kind);
     const QByteArray dead = newToken(*makeEngine(m_kind));
-    const QByteArray queue = m_ids[1].key() + ":queue"; // the name has a hash tag
+    const QByteArray queue = RedisKeys::queue(m_ids[1]);
     serverOf(m_kind, m_ids[1]).command({"ZADD", queue, "1", dead});
     QVERIFY(areGranted(together(*engine, newTokens(*engine))));
     QVERIFY(!serverOf(m_kind, m_ids[1]).exists(queue));
@@ -320,7 +309,7 @@ void tst_Together::groupsAreApart()
             ++arrived;
         });
     }
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return arrived == 5; }));
+    QVERIFY(LockTesting::eventually([&] { return arrived == 5; }));
     QCOMPARE(replies[0].status, EngineReply::Granted);
     QCOMPARE(replies[1].status, EngineReply::Granted);
     QCOMPARE(replies[2].status, EngineReply::Taken);
@@ -353,17 +342,15 @@ void tst_Together::differentSlots()
 {
     LockRegistry registry(url(m_kind));
     MultiLock lock(&registry, {u"a"_s, u"b"_s});
-    const auto failed = lock.acquireAsync();
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return failed.isFinished(); }));
-    QCOMPARE(failed.result().error, DistributedLock::OptionsError);
-    QVERIFY2(failed.result().errorString.contains(u"hash tag"_s), qPrintable(failed.result().errorString));
-    QVERIFY(failed.result().errorString.contains(u"\"lock:b\""_s));
+    const LockResult failed = LockTesting::awaited(lock.acquireAsync());
+    QCOMPARE(failed.error, DistributedLock::OptionsError);
+    QVERIFY2(failed.errorString.contains(u"hash tag"_s), qPrintable(failed.errorString));
+    QVERIFY(failed.errorString.contains(u"\"lock:b\""_s));
     for (int i = 0; i < m_cluster->nodeCount(); ++i)
         QCOMPARE(m_cluster->node(i).keys(), QList<QByteArray>());
     lock.setNames({u"{x}a"_s, u"{x}b"_s});
-    const auto acquired = lock.acquireAsync();
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return acquired.isFinished(); }));
-    QVERIFY2(acquired.result().isAcquired(), qPrintable(acquired.result().errorString));
+    const LockResult acquired = LockTesting::awaited(lock.acquireAsync());
+    QVERIFY2(acquired.isAcquired(), qPrintable(acquired.errorString));
 }
 
 void tst_Together::multiLock_data()
@@ -378,38 +365,26 @@ void tst_Together::multiLock_data()
                            {"zookeeper", int(ZooKeeper)}});
 }
 
-/// Whatever the engine: they exclude each other, wait in order, and leave nothing.
+/// Whatever the engine: they exclude each other, wait for each other, and leave nothing.
 void tst_Together::multiLock()
 {
-    const auto options = LockOptions().withLease(30s).withWait(60s).withRetryInterval(20ms);
     LockRegistry first(url(m_kind)), second(url(m_kind));
     MultiLock one(&first, {u"{x}c"_s, u"{x}a"_s, u"{x}b"_s}), two(&second, {u"{x}b"_s, u"{x}d"_s, u"{x}c"_s});
-    one.setOptions(options);
-    two.setOptions(options);
-    const auto isHeldAfter = [](MultiLock *lock) {
-        const auto future = lock->acquireAsync();
-        return Support::EventLoopProbe::waitFor([&] { return future.isFinished(); }) && lock->isHeld();
-    };
-    QVERIFY2(isHeldAfter(&one), qPrintable(one.errorString()));
-    const auto tried = two.tryAcquireAsync();
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return tried.isFinished(); }));
-    QCOMPARE(tried.result().error, DistributedLock::BusyError);
+    one.setOptions(LockTesting::options());
+    two.setOptions(LockTesting::options());
+    QVERIFY2(LockTesting::awaited(one.acquireAsync()).isAcquired(), qPrintable(one.errorString()));
     for (int round = 0; round < 5; ++round) {
         MultiLock &holder = round % 2 == 0 ? one : two;
         MultiLock &waiter = round % 2 == 0 ? two : one;
+        QCOMPARE(LockTesting::awaited(waiter.tryAcquireAsync()).error, DistributedLock::BusyError);
         const auto waiting = waiter.acquireAsync();
         QVERIFY(holder.isHeld());
-        QSignalSpy released(&holder, &MultiLock::released);
-        holder.release();
-        QVERIFY(Support::EventLoopProbe::waitFor([&] { return waiting.isFinished() && released.size() == 1; }));
+        QVERIFY(LockTesting::releaseNow(&holder));
+        QVERIFY(LockTesting::awaited(waiting).isAcquired());
         QVERIFY2(waiter.isHeld(), qPrintable(waiter.errorString()));
     }
-    QSignalSpy released(&two, &MultiLock::released);
-    two.release();
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return released.size() == 1; }));
-    const auto held = first.list(u"*"_s);
-    QVERIFY(Support::EventLoopProbe::waitFor([&] { return held.isFinished(); }));
-    QCOMPARE(held.result().value.size(), 0);
+    QVERIFY(LockTesting::releaseNow(&two));
+    QCOMPARE(LockTesting::awaited(first.list(u"*"_s)).value.size(), 0);
 }
 
 QTEST_GUILESS_MAIN(tst_Together)

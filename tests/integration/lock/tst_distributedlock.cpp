@@ -65,9 +65,6 @@ QUrl memoryUrl()
     return QUrl(u"memory:lock%1"_s.arg(++count));
 }
 
-/// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
-constexpr milliseconds Outlasting = 10min;
-
 /// Ends with the name free, and that error standing.
 bool becomesBusy(DistributedLock *lock)
 {

@@ -26,9 +26,6 @@ using namespace Support;
 
 namespace {
 
-/// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
-constexpr milliseconds Outlasting = 10min;
-
 /// Waits without an event loop, so that none of our time-outs runs out meanwhile.
 bool blockedUntil(const std::function<bool()> &condition)
 {
