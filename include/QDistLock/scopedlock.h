@@ -11,6 +11,7 @@
 #include <QDistLock/qdistlock_export.h>
 
 #include <QtCore/qexception.h>
+#include <QtCore/qlist.h>
 #include <QtCore/qstring.h>
 
 #include <atomic>
@@ -117,7 +118,7 @@ public:
     ~ScopedLock();
 
     /// The name of the lock, without its key prefix.
-    QString name() const { return m_address.name(); }
+    QString name() const { return m_addresses.constFirst().name(); }
     /// Reads the clock: false from the local deadline on, after a loss, and after release(). Thread-safe.
     ///@{
     bool isHeld() const;
@@ -142,11 +143,15 @@ public:
     ///@}
 
 private:
+    friend class ScopedMultiLock;
     Q_DISABLE_COPY_MOVE(ScopedLock)
+    /// For a part of a ScopedMultiLock: one lock, or several that this thread does not hold yet. Must be resolved.
+    ScopedLock(const QList<LockAddress> &addresses, const LockOptions &options);
     void acquire(const LockOptions &options);
     void fail(DistributedLock::Error error, const QString &text);
+    QString describe(const QString &text) const;
 
-    const LockAddress m_address;
+    const QList<LockAddress> m_addresses; ///< of the locks that are acquired together: one, except in a ScopedMultiLock
     LockResult m_result;
     std::shared_ptr<LockHold> m_hold; ///< null if the lock was not acquired
     const Qt::HANDLE m_thread;

@@ -270,7 +270,7 @@ void LockedCallQueue::acquireNext()
         }
         logReleased(method, request);
     };
-    m_holds.push_back(LockService::instance()->acquire(request.address, options, std::move(ended), once,
+    m_holds.push_back(LockService::instance()->acquire({request.address}, options, std::move(ended), once,
                                                        {m_acquireDeadline, std::move(limitPassed)}, std::move(lost)));
 }
 

@@ -4,6 +4,7 @@
 #include "background/acquisition.h"
 
 #include "base/forkcount.h"
+#include "lock/resolvedaddress.h"
 
 #include <utility>
 
@@ -11,9 +12,9 @@ using namespace Qt::StringLiterals;
 
 namespace QDistLock {
 
-Acquisition::Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion,
+Acquisition::Acquisition(const QList<LockAddress> &addresses, const LockOptions &options, AcquireCompletion completion,
                          bool failFast, UseLimit useLimit, LossNotice lost)
-    : address(address)
+    : addresses(addresses)
     , options(options)
     , failFast(failFast)
     , useLimit(std::move(useLimit))
@@ -31,14 +32,25 @@ bool Acquisition::isHeld() const
 
 LockResult Acquisition::result() const
 {
-    return hasEnded()
-            ? m_result
-            : acquireFailure(DistributedLock::CancelledError, address.name(), u"the acquire has not ended yet"_s);
+    return hasEnded() ? m_result
+                      : acquireFailure(DistributedLock::CancelledError, addresses.first().name(),
+                                       u"the acquire has not ended yet"_s);
 }
 
-void Acquisition::end(const LockResult &result)
+qint64 Acquisition::fencingToken(const LockAddress &address) const
+{
+    if (!hasEnded() || m_fencingTokens.isEmpty())
+        return 0;
+    qsizetype i = 0;
+    while (i < addresses.size() - 1 && keyOf(addresses.at(i)) != keyOf(address))
+        ++i;
+    return m_fencingTokens.at(i);
+}
+
+void Acquisition::end(const LockResult &result, const QList<qint64> &fencingTokens)
 {
     m_result = result;
+    m_fencingTokens = fencingTokens;
     m_ended.store(true, std::memory_order_release);
     acquireEnded.release();
     const auto completion = std::exchange(m_completion, nullptr);

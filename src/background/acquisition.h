@@ -9,6 +9,7 @@
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/lockresult.h>
 
+#include <QtCore/qlist.h>
 #include <QtCore/qsemaphore.h>
 
 #include <atomic>
@@ -32,14 +33,15 @@ struct UseLimit
 };
 
 /*!
-    One acquisition: from the request to acquire until the lock is released or lost. The state that its LockHold, which
-    requests, and the service's thread, which executes, share. Thread-safe, except where a function says otherwise.
+    One acquisition, of one lock or of several together: from the request to acquire until they are released or lost.
+    The state that its LockHold, which requests, and the service's thread, which executes, share. Thread-safe, except
+    where a function says otherwise.
 */
 class Acquisition
 {
 public:
-    Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion, bool failFast,
-                UseLimit useLimit, LossNotice lost);
+    Acquisition(const QList<LockAddress> &addresses, const LockOptions &options, AcquireCompletion completion,
+                bool failFast, UseLimit useLimit, LossNotice lost);
 
     /// Reads the clock: false from the local deadline on, and in a forked child.
     bool isHeld() const;
@@ -47,8 +49,12 @@ public:
     /// How the acquire ended; CancelledError before that.
     LockResult result() const;
 
-    /// Ends the acquire. To be called once, by the service.
-    void end(const LockResult &result);
+    /// That of one of the locks; 0 unless the acquire has ended with success. Kept after the hold.
+    qint64 fencingToken(const LockAddress &address) const;
+
+    /// Ends the acquire; \a fencingTokens are those of the locks, if it was successful. To be called once, by the
+    /// service.
+    void end(const LockResult &result, const QList<qint64> &fencingTokens = {});
     /// Ends the hold after a release; also after a failed acquire. To be called once, by the service.
     void endHold(bool confirmed);
     /// Ends the hold after a loss, and calls the LossNotice. To be called by the service, in place of endHold().
@@ -58,15 +64,15 @@ public:
     bool use() { return decideUse(Used); }
     bool refuseUse() { return decideUse(Refused); }
 
-    const LockAddress address; ///< is resolved()
+    /// Are resolved(). At least one; several have one server and key prefix.
+    const QList<LockAddress> addresses;
     const LockOptions options;
     const bool failFast;
     const UseLimit useLimit;
     const int forks; ///< forkCount() of the process that acquires
 
     std::atomic<LeaseTime> deadline{LeaseTime()}; ///< LeaseTime() while it is not held
-    std::atomic<qint64> fencingToken{0};
-    std::atomic<bool> abandoned{false}; ///< released or cancelled by its holder, or refused by its UseLimit
+    std::atomic<bool> abandoned{false};           ///< released or cancelled by its holder, or refused by its UseLimit
     QSemaphore acquireEnded;
     QSemaphore holdEnded;
     std::atomic<bool> releaseConfirmed{false}; ///< valid after holdEnded
@@ -79,7 +85,8 @@ private:
     std::atomic<Use> m_use{Undecided};
     AcquireCompletion m_completion;
     const LossNotice m_lost;
-    LockResult m_result; ///< valid after m_ended
+    LockResult m_result;           ///< valid after m_ended
+    QList<qint64> m_fencingTokens; ///< valid after m_ended
     std::atomic<bool> m_ended{false};
 };
 

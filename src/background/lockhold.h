@@ -12,8 +12,8 @@
 namespace QDistLock {
 
 /*!
-    A lock that the LockService acquires and keeps for whoever shares this object: a ScopedLock, or a locked call.
-    Destroying it releases the lock, or cancels the acquire if that is still in progress. Thread-safe.
+    A lock, or several together, that the LockService acquires and keeps for whoever shares this object: a ScopedLock,
+    or a locked call. Destroying it releases the lock, or cancels the acquire if that is still in progress. Thread-safe.
 */
 class LockHold
 {
@@ -28,8 +28,8 @@ public:
     bool isHeld() const { return m_acquisition->isHeld(); }
     /// With which it is, or would be, held.
     const LockOptions &options() const { return m_acquisition->options; }
-    /// 0 before the grant; kept after the release.
-    qint64 fencingToken() const { return m_acquisition->fencingToken.load(std::memory_order_relaxed); }
+    /// Of the lock \a address, which is one of those held. 0 before the grant; kept after the release.
+    qint64 fencingToken(const LockAddress &address) const { return m_acquisition->fencingToken(address); }
     /// How the acquire ended; CancelledError before that.
     LockResult result() const { return m_acquisition->result(); }
     /// Never blocks; later calls do nothing. Cancels the acquire if that is still in progress. If the same thread

@@ -48,15 +48,16 @@ private:
             return;
         }
         const AcquisitionPointer &acquisition = request.acquisition;
+        const QUrl url = acquisition->addresses.first().server();
         if (request.kind == Request::Release) {
             // There are no locks of this server if the lock was acquired by an earlier thread of the service.
-            if (const auto it = m_servers.find(acquisition->address.server()); it != m_servers.end())
+            if (const auto it = m_servers.find(url); it != m_servers.end())
                 it->second->release(acquisition);
             return;
         }
-        std::unique_ptr<ServerLocks> &server = m_servers[acquisition->address.server()];
+        std::unique_ptr<ServerLocks> &server = m_servers[url];
         if (!server)
-            server = std::make_unique<ServerLocks>(acquisition->address.server());
+            server = std::make_unique<ServerLocks>(url);
         server->acquire(acquisition);
     }
 
@@ -153,11 +154,11 @@ void LockService::threadEnded()
     m_changed.notify_all();
 }
 
-std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const LockOptions &options,
+std::shared_ptr<LockHold> LockService::acquire(const QList<LockAddress> &addresses, const LockOptions &options,
                                                AcquireCompletion completion, bool failFast, UseLimit useLimit,
                                                LossNotice lost)
 {
-    const auto acquisition = std::make_shared<Acquisition>(address, options, std::move(completion), failFast,
+    const auto acquisition = std::make_shared<Acquisition>(addresses, options, std::move(completion), failFast,
                                                            std::move(useLimit), std::move(lost));
     auto hold = std::make_shared<LockHold>(acquisition);
     QString reason;
@@ -172,7 +173,7 @@ std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const
             return hold;
         }
     }
-    acquisition->end(acquireFailure(DistributedLock::CancelledError, address.name(), reason));
+    acquisition->end(acquireFailure(DistributedLock::CancelledError, addresses.first().name(), reason));
     acquisition->endHold(false);
     return hold;
 }

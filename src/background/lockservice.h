@@ -28,10 +28,11 @@ public:
     /// \a completion is called exactly once, in the service's thread, when the acquire has ended, unless the hold is
     /// released or destroyed first. If there is no application, or it has ended, the acquire fails at once with
     /// CancelledError, and \a completion is called before this function returns.
-    /// \a address must be resolved().
+    /// \a addresses must be resolved(). Several are acquired together, as a MultiLock does, and must have one server
+    /// and key prefix.
     /// \a failFast: if attempts to connect to the server keep failing, the acquire ends with the error of the last
     /// attempt instead of waiting for the next.
-    std::shared_ptr<LockHold> acquire(const LockAddress &address, const LockOptions &options,
+    std::shared_ptr<LockHold> acquire(const QList<LockAddress> &addresses, const LockOptions &options,
                                       AcquireCompletion completion, bool failFast = false, UseLimit useLimit = {},
                                       LossNotice lost = {});
     /// Releases the lock of \a acquisition or cancels its acquire; for LockHold. Never blocks.

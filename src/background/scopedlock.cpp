@@ -81,35 +81,54 @@ LockLost *LockLost::clone() const
 }
 
 /// A scope that waits for a lock which its own thread holds never gets it. Names that holder, as an addition to the
-/// error text; empty if the thread does not hold the lock.
-static QString ownHolder(const LockAddress &address)
+/// error text; empty if the thread holds none of the locks.
+static QString ownHolder(const QList<LockAddress> &addresses)
 {
-    if (LockRegistryPrivate::isHeldInThisThread(address)) {
-        return u"; a DistributedLock of this same thread holds it and cannot release it while the thread waits here: release it first, or do the work under that lock"_s;
+    for (const LockAddress &address : addresses) {
+        const QString lock = addresses.size() == 1 ? u"it"_s : u"lock "_s + Detail::quoted(address.name());
+        if (LockRegistryPrivate::isHeldInThisThread(address)) {
+            return u"; a DistributedLock of this same thread holds %1 and cannot release it while the thread waits here: release it first, or do the work under that lock"_s
+                    .arg(lock);
+        }
+        const QString work = ThreadLocks::unfinishedWork(address);
+        if (work.isEmpty())
+            continue;
+        return u"; %1 of this same thread holds %2 until the QFuture of its work has finished, which the thread "
+               "cannot notice while it waits here; code that runs after the work has returned that QFuture is not under the lock: leave out this scope, or keep a scope that the work began"_s
+                       .arg(work, lock);
     }
-    const QString work = ThreadLocks::unfinishedWork(address);
-    if (work.isEmpty())
-        return QString();
-    return u"; %1 of this same thread holds it until the QFuture of its work has finished, which the thread "
-           "cannot notice while it waits here; code that runs after the work has returned that QFuture is not under the lock: leave out this scope, or keep a scope that the work began"_s
-                   .arg(work);
+    return QString();
 }
 
 ScopedLock::ScopedLock(const LockAddress &address, const LockOptions &options)
-    : m_address(resolved(address))
+    : ScopedLock(QList<LockAddress>{resolved(address)}, options)
+{
+}
+
+ScopedLock::ScopedLock(const QList<LockAddress> &addresses, const LockOptions &options)
+    : m_addresses(addresses)
     , m_thread(QThread::currentThreadId())
 {
     acquire(options);
 }
 
+/// \a text after the names of the locks.
+QString ScopedLock::describe(const QString &text) const
+{
+    QStringList names;
+    for (const LockAddress &address : m_addresses)
+        names.append(Detail::quoted(address.name()));
+    return u"%1 %2: %3"_s.arg(names.size() == 1 ? u"Lock"_s : u"Locks"_s, names.join(u", "_s), text);
+}
+
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 {
-    m_result = {error, u"Lock %1: %2"_s.arg(Detail::quoted(name()), text), 0};
+    m_result = {error, describe(text), 0};
 }
 
 void ScopedLock::acquire(const LockOptions &options)
 {
-    auto outer = ThreadLocks::find(m_address);
+    auto outer = ThreadLocks::find(m_addresses.first());
     if (outer && !covers(outer->options(), options)) {
         fail(DistributedLock::UpgradeError,
              u"this thread %1; end that scope first, or begin it in LockOptions::Exclusive without permits"_s.arg(
@@ -122,8 +141,8 @@ void ScopedLock::acquire(const LockOptions &options)
         // with that pointer.
         LockHold *const hold = outer.get();
         m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};
-        m_result.fencingToken = m_hold->fencingToken();
-        ThreadLocks::push(m_address, m_hold);
+        m_result.fencingToken = m_hold->fencingToken(m_addresses.first());
+        ThreadLocks::push(m_addresses.first(), m_hold);
         return;
     }
     LockService *const service = LockService::instance();
@@ -141,24 +160,24 @@ void ScopedLock::acquire(const LockOptions &options)
         return;
     }
     if (options.wait == LockOptions::Forever) {
-        if (const QString holder = ownHolder(m_address); !holder.isEmpty()) {
-            qCWarning(lcLock, "Lock %ls: a scope waits without a limit%ls", qUtf16Printable(Detail::quoted(name())),
+        if (const QString holder = ownHolder(m_addresses); !holder.isEmpty())
+            qCWarning(lcLock, "%ls%ls", qUtf16Printable(describe(u"a scope waits without a limit"_s)),
                       qUtf16Printable(holder));
-        }
     }
     const bool failFast = inGuiThread && options.wait == 0ms;
-    auto hold = service->acquire(m_address, options, nullptr, failFast);
+    auto hold = service->acquire(m_addresses, options, nullptr, failFast);
     if (!hold->waitUntilEnded(failFast ? serverTimeout() : std::nullopt)) {
         hold->release();
         fail(DistributedLock::ConnectionError,
              u"%1 did not answer within %2 ms, and the GUI thread waits no longer; check that the server is reachable and running"_s
-                     .arg(withoutSecrets(m_address.server()).toString(), QString::number(GuiThreadTimeout.count())));
+                     .arg(withoutSecrets(m_addresses.first().server()).toString(),
+                          QString::number(GuiThreadTimeout.count())));
         return;
     }
     m_result = hold->result();
     if (!m_result) {
         if (m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError)
-            m_result.errorString += ownHolder(m_address);
+            m_result.errorString += ownHolder(m_addresses);
         return;
     }
     if (!hold->isHeld()) {
@@ -168,7 +187,8 @@ void ScopedLock::acquire(const LockOptions &options)
         return;
     }
     m_hold = std::move(hold);
-    ThreadLocks::push(m_address, m_hold);
+    for (const LockAddress &address : m_addresses)
+        ThreadLocks::push(address, m_hold);
 }
 
 ScopedLock::~ScopedLock()
@@ -178,8 +198,8 @@ ScopedLock::~ScopedLock()
     if (m_thread == QThread::currentThreadId()) {
         ThreadLocks::remove(m_hold);
     } else {
-        qCWarning(lcLock, "Lock %ls: its ScopedLock was destroyed in another thread than it was constructed in",
-                  qUtf16Printable(Detail::quoted(name())));
+        qCWarning(lcLock, "%ls",
+                  qUtf16Printable(describe(u"the scope was destroyed in another thread than it was constructed in"_s)));
     }
     if (m_hold->leave())
         m_hold->release();
@@ -196,8 +216,10 @@ void ScopedLock::check() const
         return;
     QString text = result().errorString;
     if (text.isEmpty()) {
-        text = u"Lock %1: it is not held any more; stop the work that needs it, and acquire it again"_s.arg(
-                Detail::quoted(name()));
+        text = describe(
+                m_addresses.size() == 1
+                        ? u"it is not held any more; stop the work that needs it, and acquire it again"_s
+                        : u"they are not held any more; stop the work that needs them, and acquire them again"_s);
     }
     throw LockLost(name(), text);
 }
@@ -212,8 +234,8 @@ LockResult ScopedLock::result() const
     if (!m_misused.load(std::memory_order_relaxed))
         return m_result;
     return {DistributedLock::OptionsError,
-            u"Lock %1: release() in another thread than the one that acquired it was refused; call release() in that thread"_s
-                    .arg(Detail::quoted(name())),
+            describe(
+                    u"release() in another thread than the one that acquired it was refused; call release() in that thread"_s),
             m_result.fencingToken};
 }
 
@@ -254,8 +276,9 @@ bool isLockedHere(const LockAddress &address, LockOptions::Mode mode)
 
 qint64 fencingTokenHere(const LockAddress &address)
 {
-    const auto hold = ThreadLocks::find(resolved(address));
-    return hold ? hold->fencingToken() : 0;
+    const LockAddress lock = resolved(address);
+    const auto hold = ThreadLocks::find(lock);
+    return hold ? hold->fencingToken(lock) : 0;
 }
 
 void Detail::throwUnlessAcquired(const ScopedLock &lock)

@@ -6,14 +6,16 @@
 #include "background/lockservice.h"
 #include "base/leaseclock.h"
 #include "core/leasemachine.h"
-#include "lock/distributedlock_p.h"
 #include "lock/lockregistry_p.h"
+#include "lock/multilock_p.h"
 #include "lock/resolvedaddress.h"
 
+#include <QtCore/qbasictimer.h>
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -26,44 +28,112 @@ namespace QDistLock {
 /// Constructing a DistributedLock takes as long as the rest of an acquisition, so this many are kept for each server.
 static constexpr size_t MostIdle = 64;
 
-ServedLock::ServedLock(ServerLocks *server)
-    : m_server(server)
-    , m_lock(&server->m_registry, QString())
+namespace {
+
+void setAddresses(DistributedLock *lock, const QList<LockAddress> &addresses)
 {
-    connect(&m_lock, &DistributedLock::acquired, this, &ServedLock::acquired);
-    connect(&m_lock, &DistributedLock::acquireFailed, this, &ServedLock::acquireFailed);
-    connect(&m_lock, &DistributedLock::renewed, this, &ServedLock::updateDeadline);
-    connect(&m_lock, &DistributedLock::released, this, [this] { holdEnded(true); });
-    connect(&m_lock, &DistributedLock::lost, this, [this] {
+    DistributedLockPrivate::get(lock)->address = addresses.first();
+}
+
+void setAddresses(MultiLock *lock, const QList<LockAddress> &addresses)
+{
+    QStringList names;
+    for (const LockAddress &address : addresses)
+        names.append(address.name());
+    MultiLockPrivate::get(lock)->keyPrefix = addresses.first().keyPrefix();
+    lock->setNames(names);
+}
+
+qint64 fencingTokenOf(const DistributedLock &lock, const LockAddress &)
+{
+    return lock.fencingToken();
+}
+
+qint64 fencingTokenOf(const MultiLock &lock, const LockAddress &address)
+{
+    return lock.fencingToken(address.name());
+}
+
+} // namespace
+
+/// Lock is DistributedLock, for acquisitions of one lock, or MultiLock, for several together.
+template<typename Lock>
+class ServedLockOf : public ServedLock
+{
+public:
+    explicit ServedLockOf(ServerLocks *server);
+
+    void begin(const AcquisitionPointer &acquisition) override;
+    void release() override;
+    void abort() override;
+
+protected:
+    void timerEvent(QTimerEvent *event) override;
+
+private:
+    void acquired();
+    void acquireFailed();
+    void holdEnded(bool confirmed);
+    void finish();
+    void updateDeadline();
+
+    ServerLocks *const m_server;
+    AcquisitionPointer m_acquisition;
+    QStringList m_keys;
+    Lock m_lock;
+    QBasicTimer m_useTimer;       ///< of UseLimit; runs from the grant
+    bool m_behindRelease = false; ///< the server may not have executed an earlier release of a key yet
+    bool m_releasing = false;
+};
+
+template<typename Lock>
+ServedLockOf<Lock>::ServedLockOf(ServerLocks *server)
+    : m_server(server)
+    , m_lock(&server->m_registry, {})
+{
+    connect(&m_lock, &Lock::acquired, this, &ServedLockOf::acquired);
+    connect(&m_lock, &Lock::acquireFailed, this, &ServedLockOf::acquireFailed);
+    connect(&m_lock, &Lock::renewed, this, &ServedLockOf::updateDeadline);
+    connect(&m_lock, &Lock::released, this, [this] { holdEnded(true); });
+    connect(&m_lock, &Lock::lost, this, [this] {
         m_acquisition->loseHold();
         finish();
     });
 }
 
-void ServedLock::begin(const AcquisitionPointer &acquisition)
+template<typename Lock>
+void ServedLockOf<Lock>::begin(const AcquisitionPointer &acquisition)
 {
     m_acquisition = acquisition;
-    m_key = keyOf(acquisition->address);
-    DistributedLockPrivate::get(&m_lock)->address = acquisition->address;
+    m_keys.clear();
+    for (const LockAddress &address : acquisition->addresses)
+        m_keys.append(keyOf(address));
+    setAddresses(&m_lock, acquisition->addresses);
     m_lock.setOptions(acquisition->options);
-    m_behindRelease = m_server->m_releasing.contains(m_key);
+    const QHash<QString, int> &releasing = m_server->m_releasing;
+    m_behindRelease = std::any_of(m_keys.cbegin(), m_keys.cend(),
+                                  [&releasing](const QString &key) { return releasing.contains(key); });
     m_lock.acquire();
 }
 
-void ServedLock::acquired()
+template<typename Lock>
+void ServedLockOf<Lock>::acquired()
 {
     static const LockService::CloseAtExit closeAtExit;
-    m_acquisition->fencingToken.store(m_lock.fencingToken(), std::memory_order_relaxed);
     updateDeadline();
     if (const UseLimit &limit = m_acquisition->useLimit; limit.passed) {
         // The timer counts milliseconds in an int.
         const auto waits = limit.waitEnds.isForever() ? 0ms : limit.waitEnds.remaining();
         m_useTimer.start(int((m_acquisition->options.lease + std::min<milliseconds>(waits, 24h)).count()), this);
     }
-    m_acquisition->end({DistributedLock::NoError, QString(), m_lock.fencingToken()});
+    QList<qint64> fencingTokens;
+    for (const LockAddress &address : m_acquisition->addresses)
+        fencingTokens.append(fencingTokenOf(m_lock, address));
+    m_acquisition->end({DistributedLock::NoError, QString(), fencingTokens.first()}, fencingTokens);
 }
 
-void ServedLock::timerEvent(QTimerEvent *event)
+template<typename Lock>
+void ServedLockOf<Lock>::timerEvent(QTimerEvent *event)
 {
     if (event->timerId() != m_useTimer.timerId())
         return;
@@ -75,7 +145,8 @@ void ServedLock::timerEvent(QTimerEvent *event)
     passed();
 }
 
-void ServedLock::updateDeadline()
+template<typename Lock>
+void ServedLockOf<Lock>::updateDeadline()
 {
     // The clock is read first, so that the sum is never later than the lock's own deadline. TimerSlack: the lock may
     // release its key up to that much before the deadline, and emits its signal later.
@@ -84,7 +155,8 @@ void ServedLock::updateDeadline()
     m_acquisition->deadline.store(remaining > 0ns ? now + remaining : LeaseTime(), std::memory_order_release);
 }
 
-void ServedLock::acquireFailed()
+template<typename Lock>
+void ServedLockOf<Lock>::acquireFailed()
 {
     // If the server did not know the release script, the release is sent again and executed after this acquire.
     if (m_lock.error() == DistributedLock::BusyError && std::exchange(m_behindRelease, false)
@@ -97,35 +169,42 @@ void ServedLock::acquireFailed()
     finish();
 }
 
-void ServedLock::release()
+template<typename Lock>
+void ServedLockOf<Lock>::release()
 {
     if (m_lock.state() == DistributedLock::Acquiring)
         m_lock.cancel();
     if (!m_lock.isHeld() || std::exchange(m_releasing, true))
         return; // a signal of m_lock that the hold has ended is on its way
     m_acquisition->deadline.store(LeaseTime(), std::memory_order_release);
-    ++m_server->m_releasing[m_key];
+    for (const QString &key : std::as_const(m_keys))
+        ++m_server->m_releasing[key];
     m_lock.release();
 }
 
-void ServedLock::holdEnded(bool confirmed)
+template<typename Lock>
+void ServedLockOf<Lock>::holdEnded(bool confirmed)
 {
     m_acquisition->endHold(confirmed);
     finish();
 }
 
-void ServedLock::finish()
+template<typename Lock>
+void ServedLockOf<Lock>::finish()
 {
     m_useTimer.stop();
     if (std::exchange(m_releasing, false)) {
-        const auto it = m_server->m_releasing.find(m_key);
-        if (--it.value() == 0)
-            m_server->m_releasing.erase(it);
+        for (const QString &key : std::as_const(m_keys)) {
+            const auto it = m_server->m_releasing.find(key);
+            if (--it.value() == 0)
+                m_server->m_releasing.erase(it);
+        }
     }
     m_server->m_active.erase(m_acquisition.get());
     m_acquisition.reset();
     // A signal of m_lock is being emitted, so the lock must not be deleted here.
-    if (m_lock.state() == DistributedLock::Unlocked && m_server->m_idle.size() < MostIdle) {
+    if (std::is_same_v<Lock, DistributedLock> && m_lock.state() == DistributedLock::Unlocked
+        && m_server->m_idle.size() < MostIdle) {
         m_server->m_idle.emplace_back(this);
     } else {
         m_lock.disconnect(this);
@@ -133,11 +212,12 @@ void ServedLock::finish()
     }
 }
 
-void ServedLock::abort()
+template<typename Lock>
+void ServedLockOf<Lock>::abort()
 {
     m_lock.disconnect(this);
     if (!m_acquisition->hasEnded()) {
-        m_acquisition->end(acquireFailure(DistributedLock::CancelledError, m_acquisition->address.name(),
+        m_acquisition->end(acquireFailure(DistributedLock::CancelledError, m_acquisition->addresses.first().name(),
                                           u"the application ends"_s));
     }
     m_acquisition->endHold(false);
@@ -160,15 +240,18 @@ void ServerLocks::acquire(const AcquisitionPointer &acquisition)
     const EngineError &error = LockRegistryPrivate::get(&m_registry)->error;
     if (acquisition->failFast && error && !error.isPermanent && m_registry.state() != LockRegistry::Ready) {
         const QString &server = LockRegistryPrivate::get(&m_registry)->serverText;
-        acquisition->end({error.code,
-                          u"Lock %1 on %2: %3"_s.arg(Detail::quoted(acquisition->address.name()), server, error.text),
-                          0});
+        acquisition->end(
+                {error.code,
+                 u"Lock %1 on %2: %3"_s.arg(Detail::quoted(acquisition->addresses.first().name()), server, error.text),
+                 0});
         acquisition->endHold(false);
         return;
     }
     ServedLock *lock = nullptr;
-    if (m_idle.empty()) {
-        lock = new ServedLock(this);
+    if (acquisition->addresses.size() > 1) {
+        lock = new ServedLockOf<MultiLock>(this);
+    } else if (m_idle.empty()) {
+        lock = new ServedLockOf<DistributedLock>(this);
     } else {
         lock = m_idle.back().release();
         m_idle.pop_back();

@@ -73,11 +73,11 @@ void ThreadLocks::remove(const std::shared_ptr<LockHold> &hold)
     if (!thread)
         return;
     auto &entries = thread->entries;
-    const auto it = std::find_if(entries.rbegin(), entries.rend(), [&hold](const ThreadEntry &entry) {
-        return !entry.hold.owner_before(hold) && !hold.owner_before(entry.hold);
-    });
-    if (it != entries.rend())
-        entries.erase(std::next(it).base());
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&hold](const ThreadEntry &entry) {
+                                     return !entry.hold.owner_before(hold) && !hold.owner_before(entry.hold);
+                                 }),
+                  entries.end());
 }
 
 std::shared_ptr<LockHold> ThreadLocks::find(const LockAddress &address)

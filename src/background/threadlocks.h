@@ -24,7 +24,7 @@ class ThreadLocks
 {
 public:
     static void push(const LockAddress &address, const std::shared_ptr<LockHold> &hold);
-    /// Does nothing if \a hold has no entry.
+    /// All entries of \a hold, if it has any.
     static void remove(const std::shared_ptr<LockHold> &hold);
     /// The innermost hold of that lock that is still held; null if there is none.
     static std::shared_ptr<LockHold> find(const LockAddress &address);

@@ -82,7 +82,7 @@ void MultiLockPrivate::add(const QString &name, std::optional<LockOptions::Mode>
 
 void MultiLockPrivate::makeLock(Member *member)
 {
-    auto *const lock = new DistributedLock(LockAddress(member->name), q);
+    auto *const lock = new DistributedLock(LockAddress(member->name).withKeyPrefix(keyPrefix), q);
     delete std::exchange(member->lock, lock);
     if (m_registry)
         lock->setRegistry(m_registry);
@@ -237,6 +237,7 @@ EngineError MultiLockPrivate::whyRefused(const LockOptions &options, LockEngine 
     };
     if (members.size() > size_t(MultiLock::MaximumNames))
         return refused(u"a MultiLock has at most %1 names"_s.arg(MultiLock::MaximumNames));
+    const QString prefix = keyPrefix.isNull() ? LockRegistryPrivate::get(m_registry)->keyPrefix : keyPrefix;
     QList<LockId> ids;
     QString text;
     for (const Member &member : members) {
@@ -245,7 +246,7 @@ EngineError MultiLockPrivate::whyRefused(const LockOptions &options, LockEngine 
             return refused(text);
         if (text = engine->unsupported(own); !text.isEmpty())
             return refused(text);
-        const auto id = EngineFactory::makeLockId(LockRegistryPrivate::get(m_registry)->keyPrefix, member.name, &text);
+        const auto id = EngineFactory::makeLockId(prefix, member.name, &text);
         if (!id) {
             return EngineError::permanent(DistributedLock::NameError,
                                           u"the name %1: %2"_s.arg(Detail::quoted(member.name), text));

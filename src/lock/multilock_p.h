@@ -37,6 +37,8 @@ public:
         QObject::connect(&m_expiry, &QTimer::timeout, q, [this] { expireRequests(); });
     }
 
+    static MultiLockPrivate *get(MultiLock *lock) { return lock->d.get(); }
+
     void close();
     void leaveThread();
 
@@ -68,6 +70,7 @@ public:
         bool isRenewed = false;                ///< since the last outcome Renewed
     };
     std::vector<Member> members; ///< in the order in which they are acquired
+    QString keyPrefix;           ///< of names that are added later; null, as at first: that of the registry
 
     /// The properties that the application sees; see DistributedLockPrivate::Properties.
     struct Properties

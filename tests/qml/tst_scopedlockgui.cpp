@@ -8,7 +8,7 @@
 #include "support/testkinds.h"
 
 #include <QDistLock/LockRegistry>
-#include <QDistLock/ScopedLock>
+#include <QDistLock/ScopedMultiLock>
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qmutex.h>
@@ -59,6 +59,7 @@ private Q_SLOTS:
     void waitingInAnotherThread();
     void waitingAllowed();
     void reentryNeedsNoWaiting();
+    void severalLocks();
     TIMING void frozenServer();
     void unreachable() { lookInVain(3); }
     TIMING void unreachableAtOnce();
@@ -166,6 +167,17 @@ void tst_ScopedLockGui::reentryNeedsNoWaiting()
     const auto outer = look({});
     const ScopedLock inner(Name);
     QVERIFY(*outer && inner);
+}
+
+void tst_ScopedLockGui::severalLocks()
+{
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"\"other\", \"another\".*GUI thread.*wait = 0"_s));
+    const auto outer = look({});
+    const ScopedMultiLock waiting({Name, u"other"_s, u"another"_s});
+    QCOMPARE(waiting.result().error, DistributedLock::BusyError);
+    QVERIFY(outer->isHeld());
+    QVERIFY(eventually([] { return ScopedMultiLock({Name, u"other"_s, u"another"_s}, once()).isHeld(); }));
+    QVERIFY(eventually([this] { return !m_server.exists("lock:other") && !m_server.exists("lock:another"); }, 20s));
 }
 
 void tst_ScopedLockGui::frozenServer()

@@ -4,7 +4,7 @@
 #ifndef QDISTLOCK_IMPL_SCOPEDLOCKMACROS_H
 #define QDISTLOCK_IMPL_SCOPEDLOCKMACROS_H
 
-// Expansions of the QDL_ macros of QDistLock/ScopedLock. Not for direct use.
+// Expansions of the QDL_ macros of QDistLock/ScopedLock and QDistLock/ScopedMultiLock. Not for direct use.
 
 #include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
@@ -109,5 +109,6 @@ LockOptions namedOptions(std::initializer_list<T>)
                                   QDistLock::Detail::lockAddress(QDL_DETAIL_FIRST(__VA_ARGS__)), \
                                   QDL_DETAIL_OPTIONS(__VA_ARGS__))
 #define QDL_DETAIL_WITH_LOCK(lock, ...) if (QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); lock)
+#define QDL_DETAIL_WITH_LOCKS(lock, ...) if (const QDistLock::ScopedMultiLock lock{__VA_ARGS__}; lock)
 
 #endif

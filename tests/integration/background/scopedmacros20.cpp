@@ -3,7 +3,7 @@
 
 // The C++20 spellings.
 
-#include <QDistLock/ScopedLock>
+#include <QDistLock/ScopedMultiLock>
 
 using namespace Qt::StringLiterals;
 
@@ -28,6 +28,14 @@ bool macrosInCpp20()
         QDL_WITH_LOCK("with", .wait = 0ms)
         {
             entered = true;
+        }
+        else
+        {
+            return false;
+        }
+        QDL_WITH_LOCKS({u8"one", u"two"_s}, LockOptions{.wait = 0ms})
+        {
+            QDL_ASSERT_LOCKED("two");
         }
         else
         {

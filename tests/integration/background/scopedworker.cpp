@@ -13,7 +13,7 @@
 #include "support/respclient.h"
 
 #include <QDistLock/LockRegistry>
-#include <QDistLock/ScopedLock>
+#include <QDistLock/ScopedMultiLock>
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qrandom.h>
@@ -37,6 +37,7 @@ using namespace std::chrono_literals;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::ScopedLock;
+using QDistLock::ScopedMultiLock;
 
 namespace {
 
@@ -121,7 +122,7 @@ int work(int argc, char **argv)
     return 0;
 }
 
-/// Threads of which one holds a lock and two wait for locks when the application ends.
+/// Threads of which two hold locks and three wait for locks when the application ends.
 class Threads
 {
 public:
@@ -133,7 +134,13 @@ public:
             m_end.acquire();
             m_asExpected += int(lock.fencingToken() > 0 && !lock.isHeld());
         });
-        m_ready.acquire();
+        m_threads.emplace_back([this] {
+            const ScopedMultiLock locks({u"both"_s, u"together"_s});
+            m_ready.release();
+            m_end.acquire();
+            m_asExpected += int(locks.fencingToken("together") > 0 && !locks.isHeld());
+        });
+        m_ready.acquire(2);
         for (const QString &name : {u"held"_s, u"foreign"_s}) {
             m_threads.emplace_back([this, name] {
                 m_ready.release();
@@ -142,7 +149,13 @@ public:
                 m_asExpected += int(lock.result().error == QDistLock::DistributedLock::CancelledError);
             });
         }
-        m_ready.acquire(2);
+        m_threads.emplace_back([this] {
+            m_ready.release();
+            const ScopedMultiLock locks({u"also"_s, u"wanted"_s}, LockOptions().withWait(LockOptions::Forever));
+            print("ended " + locks.result().errorString.toUtf8());
+            m_asExpected += int(locks.result().error == QDistLock::DistributedLock::CancelledError);
+        });
+        m_ready.acquire(3);
     }
     void detach()
     {
@@ -151,12 +164,12 @@ public:
     }
     bool finish()
     {
-        m_end.release();
+        m_end.release(2);
         for (std::thread &thread : m_threads)
             thread.join();
         m_threads.clear();
         const ScopedLock late(u"late"_s);
-        return m_asExpected == 3 && late.result().error == QDistLock::DistributedLock::CancelledError;
+        return m_asExpected == 5 && late.result().error == QDistLock::DistributedLock::CancelledError;
     }
 
 private:

@@ -172,7 +172,7 @@ void tst_ScopedLock::cleanup()
 {
     if (QTest::currentTestFailed() || m_server.get(Key) == "somebody else")
         m_server.command({"DEL", Key});
-    m_server.command({"DEL", "lock:foreign"});
+    m_server.command({"DEL", "lock:foreign", "lock:wanted"});
     QVERIFY(nothingLeft());
 }
 
@@ -473,7 +473,7 @@ void tst_ScopedLock::acquiredAfterRepair()
     QUrl url = server.tcpUrl();
     url.setPassword(u"second"_s);
     const auto acquire = [&url](const QString &name) { // as the GUI thread does
-        return LockService::instance()->acquire(resolved(LockAddress(name).withServer(url)),
+        return LockService::instance()->acquire({resolved(LockAddress(name).withServer(url))},
                                                 LockOptions().withWait(0ms), nullptr, true);
     };
     const LogCapture log;
@@ -497,7 +497,7 @@ void tst_ScopedLock::unreachableAtOnce()
     leavesRoomFor(1500ms);
     Started<RedisServer> server(RedisServer::Options::withTcp());
     const auto acquire = [url = server.tcpUrl()](const QString &name) { // as the GUI thread does
-        return LockService::instance()->acquire(resolved(LockAddress(name).withServer(url)),
+        return LockService::instance()->acquire({resolved(LockAddress(name).withServer(url))},
                                                 LockOptions().withWait(0ms), nullptr, true);
     };
     const auto first = acquire(Name);
@@ -597,7 +597,7 @@ void tst_ScopedLock::stalledService()
     QVERIFY(lock);
     const auto stalled = std::make_shared<QSemaphore>();
     const auto end = std::make_shared<QSemaphore>(); // the service may use it after this function has returned
-    const auto stall = LockService::instance()->acquire(resolved(u"stall"_s), {}, [stalled, end] {
+    const auto stall = LockService::instance()->acquire({resolved(u"stall"_s)}, {}, [stalled, end] {
         stalled->release();
         end->acquire();
     });
@@ -683,7 +683,7 @@ void tst_ScopedLock::inTheServiceThread()
     QSemaphore done;
     QDistLock::LockResult result;
     bool inService = false;
-    const auto hold = LockService::instance()->acquire(resolved(u"outer"_s), {}, [&] {
+    const auto hold = LockService::instance()->acquire({resolved(u"outer"_s)}, {}, [&] {
         inService = LockService::instance()->isCurrentThread();
         const LogCapture log;
         result = ScopedLock(Name).result();
@@ -703,11 +703,11 @@ void tst_ScopedLock::inTheServiceThread()
 void tst_ScopedLock::completion()
 {
     std::atomic<int> calls{0};
-    const auto first = LockService::instance()->acquire(resolved(Name), {}, [&calls] { ++calls; });
+    const auto first = LockService::instance()->acquire({resolved(Name)}, {}, [&calls] { ++calls; });
     QVERIFY(eventually([&] { return calls.load() == 1; }));
     QVERIFY(first->result().isAcquired());
-    QVERIFY(first->fencingToken() > 0);
-    const auto second = LockService::instance()->acquire(resolved(Name), LockOptions().withWait(0ms),
+    QVERIFY(first->fencingToken(resolved(Name)) > 0);
+    const auto second = LockService::instance()->acquire({resolved(Name)}, LockOptions().withWait(0ms),
                                                          [&calls] { ++calls; });
     QVERIFY(eventually([&] { return calls.load() == 2; }));
     QCOMPARE(second->result().error, DistributedLock::BusyError);
@@ -720,7 +720,7 @@ void tst_ScopedLock::destroyedWhileWaiting()
 {
     const ScopedLock lock(Name);
     std::atomic<int> calls{0};
-    auto waiting = LockService::instance()->acquire(resolved(Name), options(), [&calls] { ++calls; });
+    auto waiting = LockService::instance()->acquire({resolved(Name)}, options(), [&calls] { ++calls; });
     QVERIFY(waitForQueue(m_server, 1, "job"));
     QCOMPARE(waiting->result().error, DistributedLock::CancelledError); // the acquire has not ended
     waiting.reset();
@@ -890,18 +890,20 @@ void tst_ScopedLock::assertion()
 
 void tst_ScopedLock::quitApplication(const QString &mode)
 {
-    m_server.command({"SET", "lock:foreign", "somebody else", "PX", "600000"});
+    for (const char *name : {"lock:foreign", "lock:wanted"})
+        m_server.command({"SET", name, "somebody else", "PX", "600000"});
     Program program({mode, m_server.url().toString()});
     QVERIFY2(program.waitForOutput("started\n"), program.output().constData());
     QVERIFY(waitForQueue(m_server, 1, "held"));
     QVERIFY(waitForQueue(m_server, 1, "foreign"));
+    QVERIFY(waitForQueue(m_server, 1, "wanted"));
     m_quitting.start();
     program.closeWriteChannel();
     QVERIFY(program.waitForEnd());
     QVERIFY2(program.hasSucceeded(), program.output().constData());
     if (mode == QLatin1String("quit"))
-        QCOMPARE(program.output().count("ended "), 2);
-    m_server.command({"DEL", "lock:foreign"});
+        QCOMPARE(program.output().count("ended "), 3);
+    m_server.command({"DEL", "lock:foreign", "lock:wanted"});
 }
 
 void tst_ScopedLock::applicationQuits()
@@ -926,11 +928,13 @@ void tst_ScopedLock::applicationQuitsAtOnce()
 void tst_ScopedLock::quitWithFrozenServer(RedisServer &server)
 {
     QVERIFY(server.start());
-    server.command({"SET", "lock:foreign", "somebody else", "PX", "600000"});
+    for (const char *name : {"lock:foreign", "lock:wanted"})
+        server.command({"SET", name, "somebody else", "PX", "600000"});
     Program program({u"quit"_s, server.url().toString()});
     QVERIFY2(program.waitForOutput("started\n"), program.output().constData());
     QVERIFY(waitForQueue(server, 1, "held"));
     QVERIFY(waitForQueue(server, 1, "foreign"));
+    QVERIFY(waitForQueue(server, 1, "wanted"));
     server.pause();
     m_quitting.start();
     program.closeWriteChannel();
@@ -947,7 +951,7 @@ void tst_ScopedLock::applicationQuitsWithFrozenServer()
         return;
     QCOMPARE_LT(m_quitting.elapsed(), 900); // 250 ms, and the end of a process
     server.resume();
-    server.command({"DEL", "lock:foreign"});
+    server.command({"DEL", "lock:foreign", "lock:wanted"});
     // The releases that were written before the program ended.
     QVERIFY2(nothingLeft(server), lockKeys(server).join(' ').constData());
 }

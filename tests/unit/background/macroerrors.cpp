@@ -4,11 +4,12 @@
 // What the compiler must refuse, and say: compileerrors.py compiles this file once for each case, which is
 // a line "// case NAME STANDARD: what the message contains", and once as it stands.
 
-#include <QDistLock/ScopedLock>
+#include <QDistLock/ScopedMultiLock>
 
 using namespace std::chrono_literals;
 using QDistLock::LockOptions;
 using QDistLock::ScopedLock;
+using QDistLock::ScopedMultiLock;
 
 // Two scopes that a macro of the application puts in one line.
 #define LOCK_BOTH(first, second) \
@@ -26,7 +27,9 @@ int uses(const char *pointer, const QString &name)
     LOCK_BOTH("first", "second");
     QDL_WITH_LOCK(name + QLatin1String("+"), LockOptions())
     return 2;
-    else return 3;
+    QDL_WITH_LOCKS({name, "literal"}, LockOptions().withWait(0ms))
+    return 3;
+    else return 4;
 
     // case no_name 17: the name of the lock is missing
 #ifdef CASE_no_name
@@ -67,6 +70,22 @@ int uses(const char *pointer, const QString &name)
     // case two_options_without_names 17: options are named
 #ifdef CASE_two_options_without_names
     QDL_SCOPED_LOCK(name, 2s, 3s);
+#endif
+    // case no_names 17: ScopedMultiLock
+#ifdef CASE_no_names
+    QDL_WITH_LOCKS() {}
+#endif
+    // case name_without_braces 17: ScopedMultiLock
+#ifdef CASE_name_without_braces
+    QDL_WITH_LOCKS("a") {}
+#endif
+    // case bytes_among_names 17: QByteArray
+#ifdef CASE_bytes_among_names
+    QDL_WITH_LOCKS({name, QByteArray("bytes")}) {}
+#endif
+    // case several_discarded 17: discard
+#ifdef CASE_several_discarded
+    ScopedMultiLock({name}, LockOptions());
 #endif
     // case unknown_option 20: waiting
 #ifdef CASE_unknown_option
