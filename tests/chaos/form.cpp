@@ -37,6 +37,8 @@ std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, 
         return std::make_unique<ScopedForm>(settings, history, faults);
     if (name == QLatin1String("multi"))
         return std::make_unique<SignalsForm>(settings, history, faults, true);
+    if (name == QLatin1String("multi-scoped"))
+        return std::make_unique<ScopedForm>(settings, history, faults, true);
     if (name == QLatin1String("annotated"))
         return std::make_unique<AnnotatedForm>(settings, history, faults);
 #ifdef QDISTLOCK // the program is built

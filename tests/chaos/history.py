@@ -403,7 +403,7 @@ class History:
         hold = Hold(event["process"], event["lock"], event["token"], invoked, line, event)
         hold.start = event["time"]
         state[1] = hold
-        hold.in_order = self._process(event).form == "multi"
+        hold.in_order = self._process(event).form in ("multi", "multi-scoped")
         self._lock(event["lock"]).holds.append(hold)
         if not is_companion:
             self.acquired.append((event["time"], event["process"], event["lock"], hold.shared))

@@ -86,7 +86,7 @@ int main(int argc, char *argv[])
     options.forms = parser.value(u"forms"_s).split(u',');
     const bool isShared = !options.forms.filter(u"readwrite"_s).isEmpty()
             || !options.forms.filter(u"semaphore"_s).isEmpty();
-    options.hasCompanions = options.forms.contains(u"multi"_s);
+    options.hasCompanions = !options.forms.filter(u"multi"_s).isEmpty();
     if (options.hasCompanions) // all of them can be hit by faults
         options.schedule.locksPerServer = options.schedule.engine == EngineKind::Redis ? 5 : 10;
     // Where waiting is unfair, those that share a lock overtake those that do not, and those that need one lock those

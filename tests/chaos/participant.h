@@ -42,7 +42,7 @@ struct Settings
     bool readers = false; ///< about three of four acquires are readers', the others writers'
     int permits = 0;      ///< if there are permits: how many; about three of four acquires take one or two
     QList<LockSettings> locks;
-    QList<LockSettings> companions; ///< that are held together with them, by the form multi
+    QList<LockSettings> companions; ///< that are held together with them, by the forms multi and multi-scoped
 };
 
 /*!

@@ -27,7 +27,7 @@ struct RoundOptions
     QStringList forms;              ///< assigned to the workers in turn
     int replicas = 0;               ///< that must have each lock; with Sentinels
     bool isPlain = false;           ///< half of the workers use no scripts
-    bool hasCompanions = false;     ///< there are more locks, which the form multi holds together with the others
+    bool hasCompanions = false;     ///< there are more locks, which the forms multi and multi-scoped hold together
     QString folder;                 ///< in which the histories are written
     std::chrono::seconds bound{15}; ///< the time within which each client must acquire each lock after healing
 };
@@ -42,8 +42,8 @@ struct RoundOptions
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
 
-    With the form multi there are also-1, more-1, with-1 on the first server, and also-2, more-2, with-2 on the other.
-    Locks with the same number can be held together. In a cluster this number is a hash tag.
+    With the forms multi and multi-scoped there are also-1, more-1, with-1 on the first server, and also-2, more-2,
+    with-2 on the other. Locks with the same number can be held together. In a cluster this number is a hash tag.
 
     With Sentinels, a cluster, a quorum or ZooKeeper, all four are kept by one service, see SentinelService,
     ClusterService, QuorumService and ZooKeeperService; links lead from each worker to each Sentinel, or server of the

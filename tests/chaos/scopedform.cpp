@@ -4,7 +4,7 @@
 #include "scopedform.h"
 
 #include <QDistLock/LockRegistry>
-#include <QDistLock/ScopedLock>
+#include <QDistLock/ScopedMultiLock>
 
 #include <QtCore/qmetaobject.h>
 
@@ -12,7 +12,9 @@
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::LockAddress;
 using QDistLock::ScopedLock;
+using QDistLock::ScopedMultiLock;
 using std::chrono::microseconds;
 
 namespace Chaos {
@@ -23,31 +25,47 @@ constexpr microseconds ObserveInterval = 10ms;
 /// A blocking wait cannot be interrupted, so that it must be short.
 constexpr auto LongestWait = 3s;
 
+QDistLock::LockOptions drawOptions(Participant *participant)
+{
+    QDistLock::LockOptions options = participant->drawOptions();
+    options.wait = std::min<std::chrono::milliseconds>(options.wait, LongestWait);
+    return options;
+}
+
 QByteArray nameOf(DistributedLock::Error error)
 {
     return QMetaEnum::fromType<DistributedLock::Error>().valueToKey(error);
 }
 
-void hold(Participant *participant, const Participant::IsHeld &isHeld, const std::atomic<bool> &stopping)
+void hold(const std::vector<Participant *> &participants, const Participant::IsHeld &isHeld,
+          const std::atomic<bool> &stopping)
 {
-    participant->write(isHeld);
-    microseconds rest = participant->drawHold();
+    for (Participant *participant : participants)
+        participant->write(isHeld);
+    microseconds rest = participants.front()->drawHold();
     if (rest == 0us)
         return;
     while (rest > 0us && !stopping) {
         std::this_thread::sleep_for(std::min(rest, ObserveInterval));
         rest -= ObserveInterval;
-        participant->observe(isHeld);
+        for (Participant *participant : participants)
+            participant->observe(isHeld);
     }
-    participant->write(isHeld);
+    for (Participant *participant : participants)
+        participant->write(isHeld);
 }
 
 } // namespace
 
-ScopedForm::ScopedForm(const Settings &settings, History *history, InjectedFaults *faults)
+ScopedForm::ScopedForm(const Settings &settings, History *history, InjectedFaults *faults, bool areTogether)
     : Form(settings, history, faults)
+    , m_areTogether(areTogether)
 {
     QDistLock::LockRegistry::setDefaultServer(settings.locks.first().server);
+    for (const auto &participant : m_participants) {
+        m_companies.push_back(areTogether ? std::make_unique<Company>(participant.get(), settings, history, faults)
+                                          : std::make_unique<Company>(participant.get()));
+    }
 }
 
 ScopedForm::~ScopedForm()
@@ -59,8 +77,8 @@ ScopedForm::~ScopedForm()
 void ScopedForm::start()
 {
     m_running = int(m_participants.size());
-    for (const auto &participant : m_participants)
-        m_threads.emplace_back([this, participant = participant.get()] { run(participant); });
+    for (const auto &company : m_companies)
+        m_threads.emplace_back([this, company = company.get()] { run(company); });
 }
 
 void ScopedForm::stop()
@@ -80,11 +98,15 @@ void ScopedForm::join()
     m_threads.clear();
 }
 
-void ScopedForm::run(Participant *participant)
+void ScopedForm::run(Company *company)
 {
+    Participant *const contender = company->present().front();
     while (!m_stopping) {
-        std::this_thread::sleep_for(participant->drawPause());
-        takeTurn(participant);
+        std::this_thread::sleep_for(contender->drawPause());
+        if (m_areTogether)
+            takeTurn(company);
+        else
+            takeTurn(contender);
     }
     if (--m_running == 0)
         Q_EMIT finished();
@@ -94,8 +116,7 @@ void ScopedForm::takeTurn(Participant *participant)
 {
     const QString name = QString::fromLatin1(participant->lock().name);
     const QUrl &server = participant->lock().server;
-    QDistLock::LockOptions options = participant->drawOptions();
-    options.wait = std::min<std::chrono::milliseconds>(options.wait, LongestWait);
+    const QDistLock::LockOptions options = drawOptions(participant);
     participant->acquireInvoked();
 
     if (server == QDistLock::LockRegistry::defaultServer()) {
@@ -107,7 +128,7 @@ void ScopedForm::takeTurn(Participant *participant)
                                                options.permits > 0 ? QDistLock::LockOptions::Shared : options.mode);
             };
             participant->acquired(QDistLock::fencingTokenHere(name), bootTime(), 0ns, isHeld);
-            hold(participant, isHeld, m_stopping);
+            hold({participant}, isHeld, m_stopping);
             participant->releaseInvoked(isHeld);
             if (participant->hasSeenLoss())
                 participant->lost();
@@ -117,7 +138,7 @@ void ScopedForm::takeTurn(Participant *participant)
         return;
     }
 
-    ScopedLock lock(QDistLock::LockAddress(name).withServer(server), options);
+    ScopedLock lock(LockAddress(name).withServer(server), options);
     const auto result = lock.result();
     if (result.error != DistributedLock::NoError) {
         participant->acquireFailed(nameOf(result.error));
@@ -125,13 +146,49 @@ void ScopedForm::takeTurn(Participant *participant)
     }
     const Participant::IsHeld isHeld = [&lock] { return lock.isHeld(); };
     participant->acquired(lock.fencingToken(), bootTime(), 0ns, isHeld);
-    hold(participant, isHeld, m_stopping);
+    hold({participant}, isHeld, m_stopping);
     participant->releaseInvoked(isHeld);
     const bool asked = participant->below(3) == 0;
     if (asked && lock.release())
         participant->released();
     else if (asked || participant->hasSeenLoss())
         participant->lost();
+}
+
+void ScopedForm::takeTurn(Company *company)
+{
+    company->draw();
+    const std::vector<Participant *> &present = company->present();
+    const auto addressOf = [](const Participant *participant) {
+        return LockAddress(QString::fromLatin1(participant->lock().name)).withServer(participant->lock().server);
+    };
+    QList<LockAddress> addresses;
+    for (Participant *participant : present) {
+        addresses.append(addressOf(participant));
+        participant->acquireInvoked();
+    }
+    ScopedMultiLock locks(addresses, drawOptions(present.front()));
+    const auto result = locks.result();
+    if (result.error != DistributedLock::NoError) {
+        for (Participant *participant : present)
+            participant->acquireFailed(nameOf(result.error));
+        return;
+    }
+    const Participant::IsHeld isHeld = [&locks] { return locks.isHeld(); };
+    const qint64 time = bootTime();
+    for (Participant *participant : present)
+        participant->acquired(locks.fencingToken(addressOf(participant)), time, 0ns, isHeld);
+    hold(present, isHeld, m_stopping);
+    for (Participant *participant : present)
+        participant->releaseInvoked(isHeld);
+    const bool asked = present.front()->below(3) == 0;
+    if (asked && locks.release()) {
+        for (Participant *participant : present)
+            participant->released();
+    } else if (asked || std::any_of(present.begin(), present.end(), [](auto *one) { return one->hasSeenLoss(); })) {
+        for (Participant *participant : present)
+            participant->lost("OfAnother"); // a scope does not report which one
+    }
 }
 
 } // namespace Chaos

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "company.h"
 #include "form.h"
 
 #include <atomic>
@@ -11,12 +12,12 @@
 namespace Chaos {
 
 /// Scopes in threads that block, one thread for each lock: QDL_SCOPED_LOCK on the default server (that of the first
-/// lock), ScopedLock on any other server.
+/// lock), ScopedLock on any other server; or ScopedMultiLock, with a Company.
 class ScopedForm : public Form
 {
     Q_OBJECT
 public:
-    ScopedForm(const Settings &settings, History *history, InjectedFaults *faults);
+    ScopedForm(const Settings &settings, History *history, InjectedFaults *faults, bool areTogether = false);
     ~ScopedForm() override;
 
     void start() override;
@@ -26,9 +27,12 @@ public:
     void join() override;
 
 private:
-    void run(Participant *participant);
+    void run(Company *company);
     void takeTurn(Participant *participant);
+    void takeTurn(Company *company);
 
+    const bool m_areTogether;
+    std::vector<std::unique_ptr<Company>> m_companies;
     std::vector<std::thread> m_threads;
     std::atomic<bool> m_stopping{false};
     std::atomic<int> m_running{0};

@@ -3,6 +3,8 @@
 
 #include "signalsform.h"
 
+#include "company.h"
+
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
@@ -41,15 +43,14 @@ public:
     virtual bool isFinished() const = 0;
 };
 
-/// With one lock, or with a MultiLock that has a companion for each of its other names.
+/// With one lock, or with a MultiLock.
 template<typename Lock>
 class SignalsForm::ClientOf : public SignalsForm::Client
 {
 public:
-    ClientOf(QDistLock::LockRegistry *registry, Participant *participant,
-             std::vector<std::unique_ptr<Participant>> companions, SignalsForm *form)
+    ClientOf(QDistLock::LockRegistry *registry, Participant *participant, Company company, SignalsForm *form)
         : m_participant(participant)
-        , m_companions(std::move(companions))
+        , m_company(std::move(company))
         , m_form(form)
         , m_lock(registry, namesOf(participant))
     {
@@ -64,24 +65,24 @@ public:
             release();
         });
         connect(&m_observe, &QTimer::timeout, this, [this] {
-            for (Participant *participant : m_present)
+            for (Participant *participant : m_company.present())
                 participant->observe(m_isHeld);
         });
         connect(&m_cancel, &QTimer::timeout, &m_lock, &Lock::cancel);
         connect(&m_lock, &Lock::acquired, this, &ClientOf::acquired);
         connect(&m_lock, &Lock::acquireFailed, this, [this](DistributedLock::Error error) {
-            for (Participant *participant : m_present)
+            for (Participant *participant : m_company.present())
                 participant->acquireFailed(nameOf(error));
             next(error == DistributedLock::BusyError || error == DistributedLock::CancelledError ? 0us : 20ms);
         });
         connect(&m_lock, &Lock::renewed, this, [this] {
             const qint64 time = bootTime();
             const auto remaining = m_lock.remainingTime();
-            for (Participant *participant : m_present)
+            for (Participant *participant : m_company.present())
                 participant->renewed(time, remaining, m_isHeld);
         });
         connect(&m_lock, &Lock::released, this, [this] {
-            for (Participant *participant : m_present)
+            for (Participant *participant : m_company.present())
                 participant->released();
             next(0us);
         });
@@ -105,7 +106,7 @@ public:
 
     ~ClientOf() override
     {
-        for (Participant *participant : m_present) {
+        for (Participant *participant : m_company.present()) {
             if (m_doing == Acquiring)
                 participant->acquireFailed("Destroyed");
             else if (m_doing == Holding)
@@ -167,28 +168,17 @@ private:
 
     void lost(DistributedLock::LossReason reason, const QString &name)
     {
-        for (Participant *participant : m_present)
+        for (Participant *participant : m_company.present())
             participant->lost(nameIn(participant) == name ? nameOf(reason) : "OfAnother");
         next(0us);
     }
 
-    /// The locks of the next acquire. Often those of the last one: what that has left behind would be in the way.
     void drawLocks()
     {
-        if (m_present.size() > 1 && m_participant->below(2) == 0)
+        if (!m_company.draw())
             return;
-        std::vector<Participant *> others;
-        // Everybody contends for the first one: who always took it would be in everybody's way.
-        for (size_t i = m_participant->below(5) == 0 ? 0 : 1; i < m_companions.size(); ++i)
-            others.push_back(m_companions.at(i).get());
-        m_present = {m_participant};
-        for (quint64 left = 1 + m_participant->below(3); left > 0 && !others.empty(); --left) {
-            const auto drawn = others.begin() + qptrdiff(m_participant->below(others.size()));
-            m_present.push_back(*drawn);
-            others.erase(drawn);
-        }
         QStringList names;
-        for (const Participant *participant : m_present)
+        for (const Participant *participant : m_company.present())
             names.append(nameIn(participant));
         m_lock.setNames(names);
         names.sort();
@@ -202,7 +192,7 @@ private:
         if constexpr (IsMultiLock)
             drawLocks();
         m_lock.setOptions(m_participant->drawOptions());
-        for (Participant *participant : m_present)
+        for (Participant *participant : m_company.present())
             participant->acquireInvoked();
         if (m_participant->below(12) == 0)
             m_cancel.start(int(m_participant->below(30)));
@@ -213,7 +203,7 @@ private:
     {
         const qint64 time = bootTime();
         const auto remaining = m_lock.remainingTime();
-        for (Participant *participant : m_present)
+        for (Participant *participant : m_company.present())
             participant->acquired(fencingToken(participant), time, remaining, m_isHeld);
         m_cancel.stop();
         m_doing = Holding;
@@ -229,7 +219,7 @@ private:
 
     void write()
     {
-        for (Participant *participant : m_present)
+        for (Participant *participant : m_company.present())
             participant->write(m_isHeld);
     }
 
@@ -238,16 +228,15 @@ private:
         m_doing = Releasing;
         m_holdEnd.stop();
         m_observe.stop();
-        for (Participant *participant : m_present)
+        for (Participant *participant : m_company.present())
             participant->releaseInvoked(m_isHeld);
         m_lock.release();
     }
 
     Participant *const m_participant;
-    const std::vector<std::unique_ptr<Participant>> m_companions;
+    Company m_company;
     SignalsForm *const m_form;
     Lock m_lock;
-    std::vector<Participant *> m_present{m_participant}; ///< of the locks that are acquired or held together
     const Participant::IsHeld m_isHeld = [this] { return m_lock.isHeld(); };
     QTimer m_pause;
     QTimer m_holdEnd;
@@ -265,21 +254,13 @@ SignalsForm::SignalsForm(const Settings &settings, History *history, InjectedFau
         auto &registry = m_registries[contended.server];
         if (!registry)
             registry = std::make_unique<QDistLock::LockRegistry>(contended.server);
-        std::vector<std::unique_ptr<Participant>> companions;
-        if (!areTogether) {
+        if (areTogether) {
+            m_clients.push_back(std::make_unique<ClientOf<MultiLock>>(
+                    registry.get(), participant.get(), Company(participant.get(), settings, history, faults), this));
+        } else {
             m_clients.push_back(std::make_unique<ClientOf<DistributedLock>>(registry.get(), participant.get(),
-                                                                            std::move(companions), this));
-            continue;
+                                                                            Company(participant.get()), this));
         }
-        // They have the other locks of the group, the first one that for which other clients contend.
-        for (LockSettings other : settings.locks + settings.companions) {
-            if (other.group() != contended.group() || other.name == contended.name)
-                continue;
-            other.with = contended.name;
-            companions.push_back(std::make_unique<Participant>(settings, other, history, faults));
-        }
-        m_clients.push_back(
-                std::make_unique<ClientOf<MultiLock>>(registry.get(), participant.get(), std::move(companions), this));
     }
 }
 

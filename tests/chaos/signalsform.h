@@ -13,8 +13,7 @@ class LockRegistry;
 
 namespace Chaos {
 
-/// DistributedLock or MultiLock with its slots and signals, all locks in one thread. A client with a MultiLock holds
-/// the lock of its participant together with one to three others of its group, which it draws for every second acquire.
+/// DistributedLock, or MultiLock for a Company, with slots and signals, all locks in one thread.
 class SignalsForm : public Form
 {
     Q_OBJECT

@@ -180,10 +180,11 @@ int main(int argc, char *argv[])
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption formOption(u"form"_s,
-                                        u"signals, scoped, annotated, run, multi, readwrite, readwrite-scoped, "
-                                        u"semaphore or semaphore-scoped"_s,
-                                        u"form"_s, u"signals"_s);
+    const QCommandLineOption formOption(
+            u"form"_s,
+            u"signals, scoped, annotated, run, multi, multi-scoped, readwrite, readwrite-scoped, "
+            u"semaphore or semaphore-scoped"_s,
+            u"form"_s, u"signals"_s);
     const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
     const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
     const QCommandLineOption resourceOption(u"resource"_s, u"the guarded redis-server"_s, u"socket"_s);

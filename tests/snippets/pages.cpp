@@ -8,6 +8,7 @@
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
 #include <QDistLock/ReadWriteLock>
+#include <QDistLock/ScopedMultiLock>
 #include <QDistLock/Semaphore>
 
 #include <QCoreApplication>
@@ -170,6 +171,20 @@ void semaphores(QObject *fleet, const std::function<void()> &convert, const std:
             qWarning().noquote() << before.errorString;
     });
     //! [set-permits]
+}
+
+void severalLocksInAScope(Ledger &ledger, const QString &from, const QString &to)
+{
+    // clang-format off
+    //! [with-locks]
+    QDL_WITH_LOCKS({u"account:"_s + from, u"account:"_s + to}, LockOptions().withWait(2s)) {
+        ledger.write(fencingTokenHere(u"account:"_s + from));
+        ledger.write(fencingTokenHere(u"account:"_s + to));
+    } else {
+        qWarning("one of the accounts is in use");
+    }
+    //! [with-locks]
+    // clang-format on
 }
 
 void severalLocks(QObject *bank, const std::function<void()> &moveMoney, const std::function<void()> &rollBack)
