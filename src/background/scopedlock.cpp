@@ -8,6 +8,7 @@
 #include "base/holdkind.h"
 #include "base/logging.h"
 #include "engine/servername.h"
+#include "lock/distributedlock_p.h"
 #include "lock/lockregistry_p.h"
 #include "lock/resolvedaddress.h"
 
@@ -117,8 +118,8 @@ QString ScopedLock::describe(const QString &text) const
 {
     QStringList names;
     for (const LockAddress &address : m_addresses)
-        names.append(Detail::quoted(address.name()));
-    return u"%1 %2: %3"_s.arg(names.size() == 1 ? u"Lock"_s : u"Locks"_s, names.join(u", "_s), text);
+        names.append(address.name());
+    return u"%1: %2"_s.arg(subjectOf(names), text);
 }
 
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)

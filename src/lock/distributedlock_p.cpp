@@ -626,6 +626,16 @@ EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSev
     return error;
 }
 
+QString subjectOf(const QStringList &names)
+{
+    const QString first = Detail::quoted(names.first());
+    if (names.size() == 1)
+        return u"Lock "_s + first;
+    if (names.size() == 2)
+        return u"Locks %1 and %2"_s.arg(first, Detail::quoted(names.last()));
+    return u"Lock %1 and %2 others"_s.arg(first, QString::number(names.size() - 1));
+}
+
 EngineError DistributedLockPrivate::withText(const EngineError &engineError) const
 {
     return QDistLock::withText(engineError, machine.options(), bool(acquireEnded));

@@ -36,6 +36,9 @@ inline int toInt(std::chrono::milliseconds duration)
 /// \a error with the text that belongs to its rule, if it has one. \a used: the options of the acquisition.
 /// \a isOneOfSeveral: the lock belongs to a MultiLock.
 EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSeveral);
+
+/// What a text about these locks, at least one, begins with: Lock "a"; Locks "a" and "b"; Lock "a" and 2 others.
+QString subjectOf(const QStringList &names);
 /// No error, or one that an acquire can end with while the server works.
 bool isOrdinary(DistributedLock::Error error);
 

@@ -174,12 +174,8 @@ bool MultiLockPrivate::areHeld() const
 /// \a text after the names of the locks and of the server.
 QString MultiLockPrivate::describe(const QString &text) const
 {
-    const auto quoted = [this](size_t i) { return Detail::quoted(members[i].name); };
-    const QString names = members.empty() ? u"MultiLock"_s
-            : members.size() == 1         ? u"Lock "_s + quoted(0)
-            : members.size() == 2         ? u"Locks %1 and %2"_s.arg(quoted(0), quoted(1))
-                                  : u"Lock %1 and %2 others"_s.arg(quoted(0), QString::number(members.size() - 1));
-    return LockRegistryPrivate::describe(m_registry ? LockRegistryPrivate::get(m_registry) : nullptr, names, text);
+    const QString subject = members.empty() ? u"MultiLock"_s : subjectOf(q->names());
+    return LockRegistryPrivate::describe(m_registry ? LockRegistryPrivate::get(m_registry) : nullptr, subject, text);
 }
 
 // Acquire

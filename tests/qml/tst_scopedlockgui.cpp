@@ -171,7 +171,7 @@ void tst_ScopedLockGui::reentryNeedsNoWaiting()
 
 void tst_ScopedLockGui::severalLocks()
 {
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"\"other\", \"another\".*GUI thread.*wait = 0"_s));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"\"other\" and \"another\".*GUI thread.*wait = 0"_s));
     const auto outer = look({});
     const ScopedMultiLock waiting({Name, u"other"_s, u"another"_s});
     QCOMPARE(waiting.result().error, DistributedLock::BusyError);
