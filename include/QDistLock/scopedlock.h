@@ -19,6 +19,7 @@
 
 namespace QDistLock {
 
+class Deadline;
 class LockHold;
 
 /// Thrown by QDL_SCOPED_LOCK() when the lock was not acquired. A QFuture can carry it to another thread.
@@ -145,9 +146,11 @@ public:
 private:
     friend class ScopedMultiLock;
     Q_DISABLE_COPY_MOVE(ScopedLock)
-    /// For a part of a ScopedMultiLock: one lock, or several that this thread does not hold yet. Must be resolved.
-    ScopedLock(const QList<LockAddress> &addresses, const LockOptions &options);
-    void acquire(const LockOptions &options);
+    /// For a part of a ScopedMultiLock: a lock of this thread, to be re-entered, or locks to be acquired together.
+    ScopedLock(const QList<LockAddress> &addresses, std::shared_ptr<LockHold> outer, const LockOptions &options);
+    void acquire(std::shared_ptr<LockHold> outer, const LockOptions &options);
+    bool release(const Deadline &waitEnd);
+    static Deadline endOfReleaseWait();
     void fail(DistributedLock::Error error, const QString &text);
     QString describe(const QString &text) const;
 

@@ -30,7 +30,8 @@ namespace QDistLock {
 
     Re-entry: locks that this thread holds already, by other scopes or by a method or function that annotations.h runs,
     are re-entered. The others are acquired while those are held, so the order holds among them only: code that nests
-    scopes must use one order everywhere. Scopes inside this one re-enter each of its locks.
+    scopes must use one order everywhere. A scope inside this one re-enters any of its locks. Locks that were acquired
+    together are released together: if such a scope ends later than this one, all of them are held until then.
 */
 class QDISTLOCK_EXPORT ScopedMultiLock
 {
@@ -51,7 +52,7 @@ public:
     bool isHeld() const;
     explicit operator bool() const { return isHeld(); }
     ///@}
-    /// Throws LockLost unless isHeld(). Thread-safe.
+    /// Throws LockLost unless isHeld(). Its message names the locks, its lockName() is one of them. Thread-safe.
     void check() const;
     /// That of the lock \a address; 0 if there is no such lock, or the locks were not acquired. Thread-safe.
     qint64 fencingToken(const LockAddress &address) const;
@@ -80,8 +81,8 @@ private:
 /*!
     QDL_WITH_LOCKS({addresses…}, options) { runs under all locks } else { runs if they cannot be acquired }
 
-    The addresses are names or LockAddress objects in braces, or a QStringList; the options are a LockOptions. See
-    QDistLock::ScopedMultiLock.
+    The addresses are names or LockAddress objects in braces, or a QStringList; the options are a LockOptions, in C++20
+    also `{.wait = 2s}`. See QDistLock::ScopedMultiLock.
 
     \code
     QDL_WITH_LOCKS({u"account:"_s + from, u"account:"_s + to}, LockOptions().withWait(2s)) { moveMoney(); }

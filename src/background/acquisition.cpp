@@ -39,12 +39,13 @@ LockResult Acquisition::result() const
 
 qint64 Acquisition::fencingToken(const LockAddress &address) const
 {
-    if (!hasEnded() || m_fencingTokens.isEmpty())
+    if (!hasEnded())
         return 0;
-    qsizetype i = 0;
-    while (i < addresses.size() - 1 && keyOf(addresses.at(i)) != keyOf(address))
-        ++i;
-    return m_fencingTokens.at(i);
+    for (qsizetype i = 0; i < m_fencingTokens.size(); ++i) {
+        if (isSameLock(addresses.at(i), address))
+            return m_fencingTokens.at(i);
+    }
+    return 0;
 }
 
 void Acquisition::end(const LockResult &result, const QList<qint64> &fencingTokens)

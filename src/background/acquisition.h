@@ -49,7 +49,7 @@ public:
     /// How the acquire ended; CancelledError before that.
     LockResult result() const;
 
-    /// That of one of the locks; 0 unless the acquire has ended with success. Kept after the hold.
+    /// That of the lock \a address; 0 if it is none of these, or the acquire has not succeeded. Kept after the hold.
     qint64 fencingToken(const LockAddress &address) const;
 
     /// Ends the acquire; \a fencingTokens are those of the locks, if it was successful. To be called once, by the

@@ -28,7 +28,9 @@ public:
     bool isHeld() const { return m_acquisition->isHeld(); }
     /// With which it is, or would be, held.
     const LockOptions &options() const { return m_acquisition->options; }
-    /// Of the lock \a address, which is one of those held. 0 before the grant; kept after the release.
+    /// Those of the locks that it holds together.
+    const QList<LockAddress> &addresses() const { return m_acquisition->addresses; }
+    /// Of the lock \a address; 0 if it is none of these, and before the grant. Kept after the release.
     qint64 fencingToken(const LockAddress &address) const { return m_acquisition->fencingToken(address); }
     /// How the acquire ended; CancelledError before that.
     LockResult result() const { return m_acquisition->result(); }

@@ -16,6 +16,7 @@
 #include <QtCore/qthread.h>
 
 #include <optional>
+#include <utility>
 
 using namespace Qt::StringLiterals;
 
@@ -35,12 +36,6 @@ bool isGuiThread()
 {
     const QCoreApplication *const application = QCoreApplication::instance();
     return application && application->thread() == QThread::currentThread() && application->inherits("QGuiApplication");
-}
-
-/// For a wait of the calling thread.
-std::optional<milliseconds> serverTimeout()
-{
-    return isGuiThread() ? std::optional(GuiThreadTimeout) : std::nullopt;
 }
 
 } // namespace
@@ -102,15 +97,17 @@ static QString ownHolder(const QList<LockAddress> &addresses)
 }
 
 ScopedLock::ScopedLock(const LockAddress &address, const LockOptions &options)
-    : ScopedLock(QList<LockAddress>{resolved(address)}, options)
+    : m_addresses{resolved(address)}
+    , m_thread(QThread::currentThreadId())
 {
+    acquire(ThreadLocks::find(m_addresses.first()), options);
 }
 
-ScopedLock::ScopedLock(const QList<LockAddress> &addresses, const LockOptions &options)
+ScopedLock::ScopedLock(const QList<LockAddress> &addresses, std::shared_ptr<LockHold> outer, const LockOptions &options)
     : m_addresses(addresses)
     , m_thread(QThread::currentThreadId())
 {
-    acquire(options);
+    acquire(std::move(outer), options);
 }
 
 /// \a text after the names of the locks.
@@ -127,9 +124,9 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
     m_result = {error, describe(text), 0};
 }
 
-void ScopedLock::acquire(const LockOptions &options)
+/// Re-enters \a outer, if that is not null.
+void ScopedLock::acquire(std::shared_ptr<LockHold> outer, const LockOptions &options)
 {
-    auto outer = ThreadLocks::find(m_addresses.first());
     if (outer && !covers(outer->options(), options)) {
         fail(DistributedLock::UpgradeError,
              u"this thread %1; end that scope first, or begin it in LockOptions::Exclusive without permits"_s.arg(
@@ -143,7 +140,9 @@ void ScopedLock::acquire(const LockOptions &options)
         LockHold *const hold = outer.get();
         m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};
         m_result.fencingToken = m_hold->fencingToken(m_addresses.first());
-        ThreadLocks::push(m_addresses.first(), m_hold);
+        // All locks that were acquired together stay held with this one.
+        for (const LockAddress &address : hold->addresses())
+            ThreadLocks::push(address, m_hold);
         return;
     }
     LockService *const service = LockService::instance();
@@ -167,7 +166,7 @@ void ScopedLock::acquire(const LockOptions &options)
     }
     const bool failFast = inGuiThread && options.wait == 0ms;
     auto hold = service->acquire(m_addresses, options, nullptr, failFast);
-    if (!hold->waitUntilEnded(failFast ? serverTimeout() : std::nullopt)) {
+    if (!hold->waitUntilEnded(failFast ? std::optional(GuiThreadTimeout) : std::nullopt)) {
         hold->release();
         fail(DistributedLock::ConnectionError,
              u"%1 did not answer within %2 ms, and the GUI thread waits no longer; check that the server is reachable and running"_s
@@ -242,6 +241,16 @@ LockResult ScopedLock::result() const
 
 bool ScopedLock::release()
 {
+    return release(endOfReleaseWait());
+}
+
+Deadline ScopedLock::endOfReleaseWait()
+{
+    return isGuiThread() ? Deadline(GuiThreadTimeout) : Deadline(NeverTime);
+}
+
+bool ScopedLock::release(const Deadline &waitEnd)
+{
     if (m_thread != QThread::currentThreadId()) {
         m_misused.store(true, std::memory_order_relaxed);
         qCWarning(lcLock, "%ls", qUtf16Printable(result().errorString));
@@ -250,7 +259,9 @@ bool ScopedLock::release()
     if (!m_hold || m_released.exchange(true))
         return false;
     ThreadLocks::remove(m_hold);
-    return m_hold->leave() ? m_hold->releaseAndWait(serverTimeout()) : m_hold->isHeld();
+    if (!m_hold->leave())
+        return m_hold->isHeld();
+    return m_hold->releaseAndWait(waitEnd.isForever() ? std::nullopt : std::optional(waitEnd.remaining()));
 }
 
 void ScopedLock::setGuiThreadWaitAllowed(bool allowed)

@@ -1,14 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include <QDistLock/multilock.h>
 #include <QDistLock/scopedmultilock.h>
 
 #include "background/lockhold.h"
 #include "background/threadlocks.h"
+#include "base/leaseclock.h"
 #include "engine/servername.h"
 #include "lock/resolvedaddress.h"
 
+#include <QtCore/qthread.h>
+
 #include <algorithm>
+#include <utility>
 
 using namespace Qt::StringLiterals;
 
@@ -28,33 +33,39 @@ LockResult ScopedMultiLock::acquire(const QList<LockAddress> &addresses, const L
 {
     if (addresses.isEmpty())
         return {DistributedLock::NameError, u"A ScopedMultiLock without names has nothing to acquire; name some"_s, 0};
-    if (options.permits != 0) {
-        return acquireFailure(DistributedLock::OptionsError, m_name,
-                              u"a ScopedMultiLock takes no permits; leave `permits` 0, or use a ScopedLock"_s);
-    }
+    const auto refused = [](const QString &name, const QString &text) {
+        return acquireFailure(DistributedLock::OptionsError, name, text);
+    };
+    if (addresses.size() > MultiLock::MaximumNames)
+        return refused(m_name, u"a ScopedMultiLock has at most %1 locks"_s.arg(MultiLock::MaximumNames));
+    if (options.permits != 0)
+        return refused(m_name, u"a ScopedMultiLock takes no permits; leave `permits` 0, or use a ScopedLock"_s);
     const LockAddress first = resolved(addresses.first());
-    QList<LockAddress> held;
+    std::vector<std::pair<LockAddress, std::shared_ptr<LockHold>>> held;
     QList<LockAddress> others;
     for (const LockAddress &address : addresses) {
         const LockAddress lock = resolved(address);
         if (!isSameLockSpace(lock.server(), first.server()) || lock.keyPrefix() != first.keyPrefix()) {
-            return acquireFailure(
-                    DistributedLock::OptionsError, lock.name(),
+            return refused(
+                    lock.name(),
                     u"its server or key prefix is not that of lock %1; give all locks of a ScopedMultiLock the same, or nest scopes, in one order everywhere"_s
                             .arg(Detail::quoted(m_name)));
         }
-        (ThreadLocks::find(lock) ? held : others).append(lock);
+        if (auto outer = ThreadLocks::find(lock))
+            held.emplace_back(lock, std::move(outer));
+        else
+            others.append(lock);
     }
-    const auto enter = [this, &options](const QList<LockAddress> &locks) {
-        m_scopes.emplace_back(new ScopedLock(locks, options));
+    const auto enter = [this, &options](const QList<LockAddress> &locks, std::shared_ptr<LockHold> outer) {
+        m_scopes.emplace_back(new ScopedLock(locks, std::move(outer), options));
         return m_scopes.back()->result();
     };
-    for (const LockAddress &lock : std::as_const(held)) {
-        if (const LockResult result = enter({lock}); !result)
+    for (auto &[lock, outer] : held) {
+        if (const LockResult result = enter({lock}, std::move(outer)); !result)
             return result;
     }
     if (!others.isEmpty()) {
-        if (const LockResult result = enter(others); !result)
+        if (const LockResult result = enter(others, nullptr); !result)
             return result;
     }
     for (const auto &scope : m_scopes) {
@@ -85,8 +96,8 @@ qint64 ScopedMultiLock::fencingToken(const LockAddress &address) const
     const LockAddress wanted = resolved(address);
     for (const auto &scope : m_scopes) {
         for (const LockAddress &lock : scope->m_addresses) {
-            if (keyOf(lock) == keyOf(wanted) && isSameLockSpace(lock.server(), wanted.server()))
-                return scope->m_hold->fencingToken(lock);
+            if (isSameLock(lock, wanted))
+                return scope->m_hold->fencingToken(wanted);
         }
     }
     return 0;
@@ -94,18 +105,19 @@ qint64 ScopedMultiLock::fencingToken(const LockAddress &address) const
 
 LockResult ScopedMultiLock::result() const
 {
-    for (const auto &scope : m_scopes) {
-        if (const LockResult misused = scope->result(); !misused)
-            return misused;
-    }
-    return m_result;
+    LockResult result = m_scopes.empty() ? m_result : m_scopes.front()->result(); // of a misuse, if there was one
+    result.fencingToken = m_result.fencingToken;
+    return result;
 }
 
 bool ScopedMultiLock::release()
 {
-    bool areReleased = !m_scopes.empty();
+    if (m_scopes.empty() || m_scopes.front()->m_thread != QThread::currentThreadId())
+        return !m_scopes.empty() && m_scopes.front()->release(); // refused, and remembered
+    const Deadline waitEnd = ScopedLock::endOfReleaseWait();
+    bool areReleased = true;
     for (const auto &scope : m_scopes)
-        areReleased &= scope->release();
+        areReleased &= scope->release(waitEnd);
     return areReleased;
 }
 

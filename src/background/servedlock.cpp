@@ -44,6 +44,17 @@ void setAddresses(MultiLock *lock, const QList<LockAddress> &addresses)
     lock->setNames(names);
 }
 
+void onRenewal(DistributedLock *lock, const std::function<void()> &function)
+{
+    QObject::connect(lock, &DistributedLock::renewed, lock, function);
+}
+
+/// MultiLock::renewed() is emitted only when all have been renewed.
+void onRenewal(MultiLock *lock, const std::function<void()> &function)
+{
+    MultiLockPrivate::get(lock)->deadlineChanged = function;
+}
+
 qint64 fencingTokenOf(const DistributedLock &lock, const LockAddress &)
 {
     return lock.fencingToken();
@@ -93,7 +104,7 @@ ServedLockOf<Lock>::ServedLockOf(ServerLocks *server)
 {
     connect(&m_lock, &Lock::acquired, this, &ServedLockOf::acquired);
     connect(&m_lock, &Lock::acquireFailed, this, &ServedLockOf::acquireFailed);
-    connect(&m_lock, &Lock::renewed, this, &ServedLockOf::updateDeadline);
+    onRenewal(&m_lock, [this] { updateDeadline(); });
     connect(&m_lock, &Lock::released, this, [this] { holdEnded(true); });
     connect(&m_lock, &Lock::lost, this, [this] {
         m_acquisition->loseHold();
@@ -148,6 +159,8 @@ void ServedLockOf<Lock>::timerEvent(QTimerEvent *event)
 template<typename Lock>
 void ServedLockOf<Lock>::updateDeadline()
 {
+    if (!m_acquisition)
+        return; // it has ended, and its locks are being released
     // The clock is read first, so that the sum is never later than the lock's own deadline. TimerSlack: the lock may
     // release its key up to that much before the deadline, and emits its signal later.
     const auto now = LeaseClock::system()->now();

@@ -649,6 +649,8 @@ void MultiLockPrivate::memberReleased(DistributedLock *lock, std::optional<Distr
 void MultiLockPrivate::memberRenewed(DistributedLock *lock)
 {
     members[indexOf(lock)].isRenewed = true;
+    if (deadlineChanged)
+        deadlineChanged();
     const bool areRenewed = std::all_of(members.cbegin(), members.cend(),
                                         [](const Member &member) { return member.isRenewed; });
     if (areRenewed) {

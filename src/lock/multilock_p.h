@@ -13,6 +13,7 @@
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -69,8 +70,9 @@ public:
         quint64 request = 0;                   ///< of the step Together, while it is pending
         bool isRenewed = false;                ///< since the last outcome Renewed
     };
-    std::vector<Member> members; ///< in the order in which they are acquired
-    QString keyPrefix;           ///< of names that are added later; null, as at first: that of the registry
+    std::vector<Member> members;           ///< in the order in which they are acquired
+    std::function<void()> deadlineChanged; ///< for the library's own thread: one of the locks was renewed
+    QString keyPrefix;                     ///< of names that are added later; null, as at first: that of the registry
 
     /// The properties that the application sees; see DistributedLockPrivate::Properties.
     struct Properties

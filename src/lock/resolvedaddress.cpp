@@ -18,4 +18,9 @@ LockAddress resolved(const LockAddress &address)
             .withKeyPrefix(prefix.isNull() ? LockId::defaultPrefix() : prefix);
 }
 
+bool isSameLock(const LockAddress &first, const LockAddress &second)
+{
+    return keyOf(first) == keyOf(second) && isSameLockSpace(first.server(), second.server());
+}
+
 } // namespace QDistLock

@@ -17,4 +17,7 @@ inline QString keyOf(const LockAddress &address)
     return address.keyPrefix() + address.name();
 }
 
+/// Whether two resolved addresses are those of one lock.
+bool isSameLock(const LockAddress &first, const LockAddress &second);
+
 } // namespace QDistLock

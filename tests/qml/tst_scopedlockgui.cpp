@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 using namespace Qt::StringLiterals;
 
@@ -61,6 +62,7 @@ private Q_SLOTS:
     void reentryNeedsNoWaiting();
     void severalLocks();
     TIMING void frozenServer();
+    TIMING void severalReleasedInVain();
     void unreachable() { lookInVain(3); }
     TIMING void unreachableAtOnce();
     TIMING void bodyBlocksForFiveLeases();
@@ -200,6 +202,27 @@ void tst_ScopedLockGui::frozenServer()
     m_server.resume();
     QVERIFY(eventually([&] { return !m_server.exists("lock:held"); }, 20s));
     QVERIFY(eventually([&] { return !m_server.exists(Key); }, 20s));
+}
+
+void tst_ScopedLockGui::severalReleasedInVain()
+{
+    Support::leavesRoomFor(900ms);
+    const QStringList names{u"a"_s, u"b"_s, u"c"_s};
+    std::vector<std::unique_ptr<ScopedLock>> outer;
+    for (const QString &name : names)
+        outer.push_back(look({}, name));
+    ScopedMultiLock locks(names, once()); // re-enters each of them
+    QVERIFY2(locks, qPrintable(locks.result().errorString));
+    outer.clear();
+    m_server.pause();
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(!locks.release());
+    QCOMPARE_GE(timer.elapsed(), 950);
+    QCOMPARE_LT(timer.elapsed(), 1950); // for all together
+    m_server.resume();
+    for (const char *key : {"lock:a", "lock:b", "lock:c"})
+        QVERIFY(eventually([&] { return !m_server.exists(key); }, 20s));
 }
 
 void tst_ScopedLockGui::lookInVain(int looks)

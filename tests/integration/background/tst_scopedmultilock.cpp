@@ -5,9 +5,18 @@
 
 #include "support/locktest.h"
 
+#include "support/testkinds.h"
+
+#include "background/lockhold.h"
+#include "background/lockservice.h"
+#include "lock/resolvedaddress.h"
+
 #include <QDistLock/Annotations>
 #include <QDistLock/MultiLock>
 #include <QDistLock/ScopedMultiLock>
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qsemaphore.h>
 
 #include <atomic>
 #include <memory>
@@ -23,7 +32,9 @@ using QDistLock::fencingTokenHere;
 using QDistLock::isLockedHere;
 using QDistLock::LockAddress;
 using QDistLock::LockLost;
+using QDistLock::LockService;
 using QDistLock::MultiLock;
+using QDistLock::resolved;
 using QDistLock::ScopedLock;
 using QDistLock::ScopedMultiLock;
 
@@ -61,6 +72,7 @@ private Q_SLOTS:
     void allOrNone();
     void timesOut();
     void waits();
+    void cancelled();
     void noDeadlock();
     void releaseComesBeforeNextAcquire();
     void reentry();
@@ -76,6 +88,7 @@ private Q_SLOTS:
     void refused();
     void unreachable();
     void inOtherThreads();
+    TIMING void frozenServer();
     void macro();
 
 private:
@@ -122,6 +135,8 @@ void tst_ScopedMultiLock::oneCommand()
 {
     SKIP_WITHOUT_SERVER();
     const QStringList names{u"a"_s, u"b"_s, u"c"_s, u"d"_s, u"e"_s, u"f"_s, u"g"_s, u"h"_s};
+    for (int i = 0; i < names.size(); ++i) // each lock has another token
+        m_server.command({"SET", "{lock:" + names.at(i).toUtf8() + "}:fence", QByteArray::number(100 - 10 * i)});
     ScopedMultiLock locks(names, options());
     QVERIFY2(locks, qPrintable(locks.result().errorString));
     QCOMPARE(commands(), 1);
@@ -151,6 +166,7 @@ void tst_ScopedMultiLock::names()
         QVERIFY(locks.fencingToken("a") > 0 && locks.fencingToken("c") > 0);
         QCOMPARE(locks.fencingToken("d"), 0);
         QCOMPARE(locks.fencingToken(LockAddress("a").withKeyPrefix(u"app:"_s)), 0);
+        QCOMPARE(locks.fencingToken(LockAddress("a").withServer(QUrl(u"memory:other"_s))), 0);
         QVERIFY(!isFree(u"a"_s) && !isFree(u"b"_s) && !isFree(u"c"_s));
     }
     QVERIFY(areFree({u"a"_s, u"b"_s, u"c"_s}));
@@ -173,6 +189,7 @@ void tst_ScopedMultiLock::allOrNone()
 {
     TestLock holder(registry(), u"b"_s);
     QVERIFY(acquireNow(&holder));
+    commands();
     Thread([] {
         ScopedMultiLock locks({u"a"_s, u"b"_s, u"c"_s}, once());
         QVERIFY(!locks && !locks.release());
@@ -188,6 +205,8 @@ void tst_ScopedMultiLock::allOrNone()
             QCOMPARE(QString::fromUtf8(lost.what()), locks.result().errorString);
         }
     });
+    if (!isMemory())
+        QCOMPARE(commands(), 1);
     QVERIFY(areFree({u"a"_s, u"c"_s}));
     QVERIFY(holder.isHeld());
 }
@@ -211,12 +230,12 @@ void tst_ScopedMultiLock::waits()
 {
     TestLock holder(registry(), u"b"_s);
     QVERIFY(acquireNow(&holder));
-    std::atomic<bool> held{false}, done{false};
+    std::atomic<bool> held{false};
+    QSemaphore end;
     const Thread thread([&] {
         const ScopedMultiLock locks({u"c"_s, u"b"_s, u"a"_s}, options(Outlasting, LockOptions::Forever));
         held = locks.isHeld();
-        while (!done)
-            std::this_thread::yield();
+        end.acquire();
     });
     QVERIFY(isAwaited(u"b"_s));
     QVERIFY(!isFree(u"a"_s) && isFree(u"c"_s)); // in the order of the names
@@ -224,8 +243,19 @@ void tst_ScopedMultiLock::waits()
     QVERIFY(releaseNow(&holder));
     QVERIFY(eventually([&] { return held.load(); }));
     QVERIFY(!isFree(u"a"_s) && !isFree(u"b"_s) && !isFree(u"c"_s));
-    done = true;
+    end.release();
     QVERIFY(areFree({u"a"_s, u"b"_s, u"c"_s}));
+}
+
+void tst_ScopedMultiLock::cancelled()
+{
+    TestLock holder(registry(), u"b"_s);
+    QVERIFY(acquireNow(&holder));
+    auto waiting = LockService::instance()->acquire({resolved("a"), resolved("b")}, options(Outlasting), nullptr);
+    QVERIFY(isAwaited(u"b"_s) && !isFree(u"a"_s));
+    waiting.reset();
+    QVERIFY(areFree({u"a"_s}));
+    QVERIFY(eventually([this] { return awaited(registry()->inspect(u"b"_s)).queueLength == 0; }));
 }
 
 // Philosophers: each needs two of five, and names them in another order than its neighbour.
@@ -266,7 +296,7 @@ void tst_ScopedMultiLock::releaseComesBeforeNextAcquire()
                                        once()); // makes the acquire script known, but not that of the release
             }
         }
-        const ScopedMultiLock next({u"b"_s, u"c"_s}, once());
+        const ScopedMultiLock next({u"c"_s, u"b"_s}, once());
         QVERIFY2(next, qPrintable(next.result().errorString));
     }
 }
@@ -290,8 +320,12 @@ void tst_ScopedMultiLock::reentry()
                 QCOMPARE(commands(), 0);
             QVERIFY(locks.release());
             QVERIFY(!locks && inner && outer);
-            QVERIFY(isLockedHere("a") && isLockedHere("b"));
+            // c was acquired with a, and can still be re-entered.
+            QVERIFY(isLockedHere("a") && isLockedHere("b") && isLockedHere("c"));
+            const ScopedLock later(u"c"_s, once());
+            QVERIFY2(later, qPrintable(later.result().errorString));
         }
+        QVERIFY(!isLockedHere("a") && !isLockedHere("c"));
         QVERIFY(areFree({u"a"_s, u"c"_s}));
         QVERIFY(outer.isHeld() && !isFree(u"b"_s));
     }
@@ -447,6 +481,10 @@ void tst_ScopedMultiLock::refused_data()
                              << DistributedLock::OptionsError << u"Lock \"b\": its server or key prefix"_s;
     QTest::newRow("prefixes") << QList{a, b.withKeyPrefix(u"app:"_s)} << valid << DistributedLock::OptionsError
                               << u"Lock \"b\": its server or key prefix"_s;
+    QTest::newRow("prefix") << QList{a.withKeyPrefix(u"a}b"_s), b.withKeyPrefix(u"a}b"_s)} << valid
+                            << DistributedLock::NameError << u"'}'"_s;
+    QTest::newRow("permits of one") << QList{a} << LockOptions(valid).withPermits(2) << DistributedLock::OptionsError
+                                    << u"permits"_s;
     QTest::newRow("permits") << QList{a, b} << LockOptions(valid).withPermits(2) << DistributedLock::OptionsError
                              << u"permits"_s;
     QTest::newRow("lease") << QList{a, b} << LockOptions(valid).withLease(0ms) << DistributedLock::OptionsError
@@ -502,6 +540,27 @@ void tst_ScopedMultiLock::inOtherThreads()
     QVERIFY(!isLockedHere("a") && !isLockedHere("b"));
 }
 
+void tst_ScopedMultiLock::frozenServer()
+{
+    SKIP_WITHOUT_SERVER();
+    leavesRoomFor(300ms);
+    const ScopedMultiLock locks({u"a"_s, u"b"_s}, options(1s));
+    QVERIFY(locks);
+    QElapsedTimer timer;
+    timer.start();
+    while (locks && timer.elapsed() < 2500) { // renewed, while this thread blocks
+    }
+    QCOMPARE_GE(timer.elapsed(), 2500);
+    m_server.pause();
+    timer.start();
+    while (locks && timer.elapsed() < 5000) {
+    }
+    const qint64 elapsed = timer.elapsed();
+    m_server.resume();
+    QCOMPARE_GE(elapsed, 300);
+    QCOMPARE_LT(elapsed, 1050);
+}
+
 void tst_ScopedMultiLock::macro()
 {
     const QString from = u"1"_s, to = u"2"_s;
@@ -531,5 +590,5 @@ void tst_ScopedMultiLock::macro()
     QVERIFY(refused);
 }
 
-QTEST_GUILESS_MAIN(tst_ScopedMultiLock)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ScopedMultiLock)
 #include "tst_scopedmultilock.moc"

@@ -8,6 +8,8 @@
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
 
+#include "lock/multilock_p.h"
+
 #include <QDistLock/MultiLock>
 #include <QDistLock/ScopedLock>
 
@@ -94,6 +96,7 @@ private Q_SLOTS:
     void acquireWhileReleasing();
     void renewsAll();
     void renewsWhileItWaits();
+    void oneIsRenewedBeforeTheOthers();
     void withoutRenewal();
     void waitIsForAll();
     void waitEndsWithoutReply();
@@ -470,6 +473,30 @@ void tst_MultiLock::renewsWhileItWaits()
     QVERIFY(releaseNow(&holder));
     QVERIFY(eventually([&] { return lock.isHeld(); }));
     QVERIFY(lock.remainingTime() > 0ms);
+}
+
+// The library's own thread counts the new deadline at once.
+void tst_MultiLock::oneIsRenewedBeforeTheOthers()
+{
+    FakeClock clock;
+    LockRegistry registry(serverUrl()), other(serverUrl());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    TestLock holder(&other, u"b"_s, options(3h));
+    QVERIFY(acquireNow(&holder));
+    TestMultiLock lock(&registry, {u"a"_s, u"b"_s}, options(1h, 10h));
+    lock.acquire();
+    QVERIFY(isAwaited(&registry));
+    clock.advance(15min);
+    QVERIFY(releaseNow(&holder));
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    bool changed = false;
+    QDistLock::MultiLockPrivate::get(&lock)->deadlineChanged = [&changed] { changed = true; };
+    clock.advance(10min);
+    QVERIFY(lock.remainingTime() < 40min); // of a, which was acquired first
+    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    QVERIFY(eventually([&] { return changed; }));
+    QVERIFY(lock.remainingTime() > 45min); // of b
+    QCOMPARE(lock.spies.renewed.size(), 0);
 }
 
 void tst_MultiLock::withoutRenewal()

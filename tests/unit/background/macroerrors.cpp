@@ -27,6 +27,8 @@ int uses(const char *pointer, const QString &name)
     LOCK_BOTH("first", "second");
     QDL_WITH_LOCK(name + QLatin1String("+"), LockOptions())
     return 2;
+    const ScopedLock inBraces({name}, LockOptions());
+    const ScopedLock allInBraces{{name}, {}};
     QDL_WITH_LOCKS({name, "literal"}, LockOptions().withWait(0ms))
     return 3;
     else return 4;
