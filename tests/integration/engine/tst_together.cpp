@@ -1,16 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Several locks that are acquired together: with one command, on each engine that can; and as a MultiLock, on all.
+// Several locks that are acquired together: with one command, on each engine that can; and as a MultiLock, or in a
+// scope, on all.
 
+#include "background/lockservice.h"
 #include "engine/redis/rediskeys.h"
 #include "enginefixture.h"
 #include "support/clusterslot.h"
 #include "support/locktest.h"
 
 #include <QDistLock/MultiLock>
+#include <QDistLock/ScopedMultiLock>
 
 #include <QtCore/qdatetime.h>
+#include <QtCore/qscopeguard.h>
 
 #include <memory>
 
@@ -54,8 +58,10 @@ private Q_SLOTS:
     void slotMoves();
     void differentSlots_data() { addCluster(); }
     void differentSlots();
-    void multiLock_data();
+    void multiLock_data() { addAllEngines(); }
     void multiLock();
+    void scope_data() { addAllEngines(); }
+    void scope();
 
 private:
     /// Those that acquire several locks with one command.
@@ -63,6 +69,7 @@ private:
     {
         Support::addRows<int>("kind", {{"redis", int(Redis)}, {"sentinel", int(Sentinel)}, {"cluster", int(Cluster)}});
     }
+    static void addAllEngines();
     static void addCluster() { Support::addRows<int>("kind", {{"cluster", int(Cluster)}}); }
     QList<EngineReply> together(LockEngine &engine, const QList<QByteArray> &tokens, bool barge = false);
     static QList<QByteArray> newTokens(LockEngine &engine)
@@ -353,7 +360,7 @@ void tst_Together::differentSlots()
     QVERIFY2(acquired.isAcquired(), qPrintable(acquired.errorString));
 }
 
-void tst_Together::multiLock_data()
+void tst_Together::addAllEngines()
 {
     Support::addRows<int>("kind",
                           {{"redis", int(Redis)},
@@ -385,6 +392,29 @@ void tst_Together::multiLock()
     }
     QVERIFY(LockTesting::releaseNow(&two));
     QCOMPARE(LockTesting::awaited(first.list(u"*"_s)).value.size(), 0);
+}
+
+void tst_Together::scope()
+{
+    const auto disconnected = qScopeGuard([] { // cleanup() waits for that
+        LockService::instance()->close();
+        LockService::instance()->open();
+    });
+    const QString prefix = u"{x}:"_s;
+    const auto of = [this, &prefix](const QString &name) {
+        return LockAddress(name).withKeyPrefix(prefix).withServer(url(m_kind));
+    };
+    ScopedMultiLock locks({of(u"b"_s), of(u"a"_s)}, LockTesting::options());
+    QVERIFY2(locks, qPrintable(locks.result().errorString));
+    QVERIFY(locks.fencingToken(of(u"a"_s)) > 0 && locks.fencingToken(of(u"b"_s)) > 0);
+    LockRegistry registry(url(m_kind));
+    registry.setKeyPrefix(prefix);
+    MultiLock others(&registry, {u"b"_s, u"c"_s});
+    QCOMPARE(LockTesting::awaited(others.tryAcquireAsync()).error, DistributedLock::BusyError);
+    QVERIFY(locks.release());
+    QVERIFY2(LockTesting::awaited(others.acquireAsync()).isAcquired(), qPrintable(others.errorString()));
+    QVERIFY(LockTesting::releaseNow(&others));
+    QCOMPARE(LockTesting::awaited(registry.list(u"*"_s)).value.size(), 0);
 }
 
 QTEST_GUILESS_MAIN(tst_Together)
