@@ -190,6 +190,7 @@ void tst_ScopedMultiLock::names()
 void tst_ScopedMultiLock::allOrNone()
 {
     TestLock holder(registry(), u"b"_s);
+    QVERIFY(ScopedMultiLock({u"a"_s, u"c"_s}, once()).release());
     QVERIFY(acquireNow(&holder));
     commands();
     Thread([] {
