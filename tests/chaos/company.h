@@ -12,8 +12,8 @@
 
 namespace Chaos {
 
-/// A client that holds several locks together: the one for which it contends, and one to three others of its group, which
-/// it draws for every second acquire.
+/// A client that holds several locks together: the one for which it contends, and one to three others of its group,
+/// which it draws for every second acquire.
 class Company
 {
 public:

@@ -81,10 +81,6 @@ int uses(const char *pointer, const QString &name)
 #ifdef CASE_name_without_braces
     QDL_WITH_LOCKS("a") {}
 #endif
-    // case bytes_among_names 17: QByteArray
-#ifdef CASE_bytes_among_names
-    QDL_WITH_LOCKS({name, QByteArray("bytes")}) {}
-#endif
     // case several_discarded 17: discard
 #ifdef CASE_several_discarded
     ScopedMultiLock({name}, LockOptions());
