@@ -49,6 +49,23 @@ bool acquireNow(TestMultiLock *lock)
     return eventually([&] { return lock->spies.acquiresEnded() > ended; }) && lock->isHeld();
 }
 
+/// A MultiLock that has a and waits for b, on the clock of a test.
+struct WaitingForB
+{
+    explicit WaitingForB(const QUrl &url)
+        : registry(url)
+        , other(url)
+    {
+        LockRegistryPrivate::get(&registry)->setClock(&clock);
+    }
+    void renewWhatIsDue() { LockRegistryPrivate::get(&registry)->watchdog()->wake(); }
+
+    FakeClock clock; // destroyed after the registry, whose destructor reads it
+    LockRegistry registry, other;
+    TestLock holder{&other, u"b"_s, options(3h)};
+    TestMultiLock lock{&registry, {u"a"_s, u"b"_s}, options(1h, 10h)};
+};
+
 qsizetype waitersOf(LockRegistry *registry)
 {
     return awaited(registry->inspect(u"b"_s)).queueLength;
@@ -456,47 +473,39 @@ void tst_MultiLock::renewsAll()
 
 void tst_MultiLock::renewsWhileItWaits()
 {
-    FakeClock clock;
-    LockRegistry registry(serverUrl()), other(serverUrl());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
-    TestLock holder(&other, u"b"_s, options(3h));
-    QVERIFY(acquireNow(&holder));
-    TestMultiLock lock(&registry, {u"a"_s, u"b"_s}, options(1h, 10h));
-    lock.acquire();
-    QVERIFY(isAwaited(&registry));
+    WaitingForB waiting(serverUrl());
+    QVERIFY(acquireNow(&waiting.holder));
+    waiting.lock.acquire();
+    QVERIFY(isAwaited(&waiting.registry));
     for (int i = 0; i < 5; ++i) {
-        clock.advance(25min);
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-        QVERIFY(awaited(registry.inspect(u"a"_s)).held); // the reply comes after that to the renewal
+        waiting.clock.advance(25min);
+        waiting.renewWhatIsDue();
+        QVERIFY(awaited(waiting.registry.inspect(u"a"_s)).held); // the reply comes after that to the renewal
     }
-    QCOMPARE(lock.spies.renewed.size(), 0); // it is not held
-    QVERIFY(releaseNow(&holder));
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
-    QVERIFY(lock.remainingTime() > 0ms);
+    QCOMPARE(waiting.lock.spies.renewed.size(), 0); // it is not held
+    QVERIFY(releaseNow(&waiting.holder));
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }));
+    QVERIFY(waiting.lock.remainingTime() > 0ms);
 }
 
 // The library's own thread counts the new deadline at once.
 void tst_MultiLock::oneIsRenewedBeforeTheOthers()
 {
-    FakeClock clock;
-    LockRegistry registry(serverUrl()), other(serverUrl());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
-    TestLock holder(&other, u"b"_s, options(3h));
-    QVERIFY(acquireNow(&holder));
-    TestMultiLock lock(&registry, {u"a"_s, u"b"_s}, options(1h, 10h));
-    lock.acquire();
-    QVERIFY(isAwaited(&registry));
-    clock.advance(15min);
-    QVERIFY(releaseNow(&holder));
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    WaitingForB waiting(serverUrl());
+    QVERIFY(acquireNow(&waiting.holder));
+    waiting.lock.acquire();
+    QVERIFY(isAwaited(&waiting.registry));
+    waiting.clock.advance(15min);
+    QVERIFY(releaseNow(&waiting.holder));
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }));
     bool changed = false;
-    QDistLock::MultiLockPrivate::get(&lock)->deadlineChanged = [&changed] { changed = true; };
-    clock.advance(10min);
-    QVERIFY(lock.remainingTime() < 40min); // of a, which was acquired first
-    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    QDistLock::MultiLockPrivate::get(&waiting.lock)->deadlineChanged = [&changed] { changed = true; };
+    waiting.clock.advance(10min);
+    QVERIFY(waiting.lock.remainingTime() < 40min); // of a, which was acquired first
+    waiting.renewWhatIsDue();
     QVERIFY(eventually([&] { return changed; }));
-    QVERIFY(lock.remainingTime() > 45min); // of b
-    QCOMPARE(lock.spies.renewed.size(), 0);
+    QVERIFY(waiting.lock.remainingTime() > 45min); // of b
+    QCOMPARE(waiting.lock.spies.renewed.size(), 0);
 }
 
 void tst_MultiLock::withoutRenewal()
