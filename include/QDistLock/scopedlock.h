@@ -45,7 +45,7 @@ private:
     QByteArray m_what;
 };
 
-/// Thrown by ScopedLock::check() when the lock is not held any more. A QFuture can carry it to another thread.
+/// Thrown by the check() of a scope when its lock, or one of its locks, is not held any more. A QFuture can carry it to another thread.
 class QDISTLOCK_EXPORT LockLost : public QException
 {
 public:
@@ -55,7 +55,7 @@ public:
 
     /// The name of the lock, without its key prefix.
     QString lockName() const { return m_lockName; }
-    /// In UTF-8; names the lock.
+    /// In UTF-8; names the lock, or the locks of which one is not held.
     const char *what() const noexcept override { return m_what.constData(); }
     /// What QFuture calls to carry the exception.
     ///@{
@@ -146,7 +146,7 @@ public:
 private:
     friend class ScopedMultiLock;
     Q_DISABLE_COPY_MOVE(ScopedLock)
-    /// For a part of a ScopedMultiLock: a lock of this thread, to be re-entered, or locks to be acquired together.
+    /// For a part of a ScopedMultiLock: locks of one outer hold, to be re-entered, or locks to be acquired together.
     ScopedLock(const QList<LockAddress> &addresses, std::shared_ptr<LockHold> outer, const LockOptions &options);
     void acquire(std::shared_ptr<LockHold> outer, const LockOptions &options);
     bool release(const Deadline &waitEnd);

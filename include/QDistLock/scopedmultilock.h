@@ -30,15 +30,16 @@ namespace QDistLock {
 
     Re-entry: locks that this thread holds already, by other scopes or by a method or function that annotations.h runs,
     are re-entered. The others are acquired while those are held, so the order holds among them only: code that nests
-    scopes must use one order everywhere. A scope inside this one re-enters any of its locks. Locks that were acquired
+    scopes must use one order everywhere. If a re-entered lock is lost meanwhile, the acquire fails with CancelledError.
+    A scope inside this one re-enters any of its locks. Locks that were acquired
     together are released together: if such a scope ends later than this one, all of them are held until then.
 */
 class QDISTLOCK_EXPORT ScopedMultiLock
 {
 public:
-    /// Acquires the locks; the order of \a addresses does not matter. None at all fail with NameError.
+    /// Acquires the locks; the order of \a addresses does not matter. An empty list fails with NameError.
     [[nodiscard]] explicit ScopedMultiLock(const QList<LockAddress> &addresses, const LockOptions &options = {});
-    /// Acquires the locks of these names; a template, so that a list in braces is one of addresses.
+    /// Acquires the locks of these names. A template, so that a list in braces is read as addresses.
     template<typename Names, std::enable_if_t<std::is_same_v<Names, QStringList>, bool> = true>
     [[nodiscard]] explicit ScopedMultiLock(const Names &names, const LockOptions &options = {})
         : ScopedMultiLock(QList<LockAddress>(names.cbegin(), names.cend()), options)
@@ -52,12 +53,14 @@ public:
     bool isHeld() const;
     explicit operator bool() const { return isHeld(); }
     ///@}
-    /// Throws LockLost unless isHeld(). Its message names the locks, its lockName() is one of them. Thread-safe.
+    /// Throws LockLost unless isHeld(). Locks that were acquired together are named together: the text and lockName()
+    /// begin with the first of them, whichever was lost. Thread-safe.
     void check() const;
-    /// That of the lock \a address; 0 if there is no such lock, or the locks were not acquired. Thread-safe.
+    /// That of the lock \a address, with its server and key prefix; 0 if there is no such lock, or the locks were not
+    /// acquired. Kept after the release. Thread-safe.
     qint64 fencingToken(const LockAddress &address) const;
-    /// How the acquire ended; OptionsError after a release() in another thread. The fencing token is that of the first
-    /// of the addresses.
+    /// How the acquire ended; OptionsError after a release() of acquired locks in another thread. The fencing token is
+    /// that of the first address.
     LockResult result() const;
     /// Releases all locks before the end of the scope. As ScopedLock::release(), for all together.
     bool release();

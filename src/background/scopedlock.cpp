@@ -182,7 +182,7 @@ void ScopedLock::acquire(std::shared_ptr<LockHold> outer, const LockOptions &opt
     }
     if (!hold->isHeld()) {
         fail(DistributedLock::CancelledError,
-             u"it was acquired, but lost before the waiting thread continued; use a longer lease than %1 ms"_s.arg(
+             u"acquired, but lost before the waiting thread continued; use a longer lease than %1 ms"_s.arg(
                      options.lease.count()));
         return;
     }
@@ -235,7 +235,7 @@ LockResult ScopedLock::result() const
         return m_result;
     return {DistributedLock::OptionsError,
             describe(
-                    u"release() in another thread than the one that acquired it was refused; call release() in that thread"_s),
+                    u"release() in another thread than the acquiring one was refused; call release() in that thread"_s),
             m_result.fencingToken};
 }
 

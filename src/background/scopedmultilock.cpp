@@ -36,36 +36,51 @@ LockResult ScopedMultiLock::acquire(const QList<LockAddress> &addresses, const L
     const auto refused = [](const QString &name, const QString &text) {
         return acquireFailure(DistributedLock::OptionsError, name, text);
     };
-    if (addresses.size() > MultiLock::MaximumNames)
-        return refused(m_name, u"a ScopedMultiLock has at most %1 locks"_s.arg(MultiLock::MaximumNames));
     if (options.permits != 0)
         return refused(m_name, u"a ScopedMultiLock takes no permits; leave `permits` 0, or use a ScopedLock"_s);
-    const LockAddress first = resolved(addresses.first());
-    std::vector<std::pair<LockAddress, std::shared_ptr<LockHold>>> held;
-    QList<LockAddress> others;
+    const auto keyAndServer = [](const LockAddress &lock) {
+        return u"%1 on %2"_s.arg(Detail::quoted(keyOf(lock)), withoutSecrets(lock.server()).toString());
+    };
+    QList<LockAddress> locks; // each of them once
     for (const LockAddress &address : addresses) {
         const LockAddress lock = resolved(address);
+        const LockAddress &first = locks.isEmpty() ? lock : locks.first();
         if (!isSameLockSpace(lock.server(), first.server()) || lock.keyPrefix() != first.keyPrefix()) {
             return refused(
                     lock.name(),
-                    u"its server or key prefix is not that of lock %1; give all locks of a ScopedMultiLock the same, or nest scopes, in one order everywhere"_s
-                            .arg(Detail::quoted(m_name)));
+                    u"its key is %1, that of lock %2 is %3; give all locks of a ScopedMultiLock one server and one key prefix, or nest scopes, in one order everywhere"_s
+                            .arg(keyAndServer(lock), Detail::quoted(m_name), keyAndServer(first)));
         }
-        if (auto outer = ThreadLocks::find(lock))
-            held.emplace_back(lock, std::move(outer));
-        else
+        const bool isRepeated = std::any_of(locks.cbegin(), locks.cend(),
+                                            [&lock](const LockAddress &other) { return isSameLock(lock, other); });
+        if (!isRepeated)
+            locks.append(lock);
+    }
+    if (locks.size() > MultiLock::MaximumNames)
+        return refused(m_name, u"a ScopedMultiLock has at most %1 locks"_s.arg(MultiLock::MaximumNames));
+
+    // What this thread holds is looked up once: it may change at any time.
+    std::vector<std::pair<std::shared_ptr<LockHold>, QList<LockAddress>>> parts;
+    QList<LockAddress> others;
+    for (const LockAddress &lock : std::as_const(locks)) {
+        auto outer = ThreadLocks::find(lock);
+        if (!outer) {
             others.append(lock);
+            continue;
+        }
+        const auto part = std::find_if(parts.begin(), parts.end(),
+                                       [&outer](const auto &other) { return other.first.get() == outer.get(); });
+        if (part != parts.end())
+            part->second.append(lock);
+        else
+            parts.emplace_back(std::move(outer), QList<LockAddress>{lock});
     }
-    const auto enter = [this, &options](const QList<LockAddress> &locks, std::shared_ptr<LockHold> outer) {
-        m_scopes.emplace_back(new ScopedLock(locks, std::move(outer), options));
-        return m_scopes.back()->result();
-    };
-    for (auto &[lock, outer] : held) {
-        if (const LockResult result = enter({lock}, std::move(outer)); !result)
-            return result;
-    }
-    if (!others.isEmpty()) {
-        if (const LockResult result = enter(others, nullptr); !result)
+    if (!others.isEmpty())
+        parts.emplace_back(nullptr, others); // the last one, because it may wait
+    m_scopes.reserve(parts.size());
+    for (auto &[outer, partLocks] : parts) {
+        m_scopes.emplace_back(new ScopedLock(partLocks, std::move(outer), options));
+        if (const LockResult result = m_scopes.back()->result(); !result)
             return result;
     }
     for (const auto &scope : m_scopes) {
@@ -74,7 +89,7 @@ LockResult ScopedMultiLock::acquire(const QList<LockAddress> &addresses, const L
                                   u"it was lost while this thread waited for the others; acquire all again"_s);
         }
     }
-    return {DistributedLock::NoError, QString(), fencingToken(first)};
+    return {DistributedLock::NoError, QString(), fencingToken(locks.first())};
 }
 
 bool ScopedMultiLock::isHeld() const

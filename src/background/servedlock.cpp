@@ -44,13 +44,13 @@ void setAddresses(MultiLock *lock, const QList<LockAddress> &addresses)
     lock->setNames(names);
 }
 
-void onRenewal(DistributedLock *lock, const std::function<void()> &function)
+void onDeadlineChange(DistributedLock *lock, QObject *context, const std::function<void()> &function)
 {
-    QObject::connect(lock, &DistributedLock::renewed, lock, function);
+    QObject::connect(lock, &DistributedLock::renewed, context, function);
 }
 
-/// MultiLock::renewed() is emitted only when all have been renewed.
-void onRenewal(MultiLock *lock, const std::function<void()> &function)
+/// MultiLock::renewed() is emitted only when all have been renewed, and its lost() after the others were given up.
+void onDeadlineChange(MultiLock *lock, QObject *, const std::function<void()> &function)
 {
     MultiLockPrivate::get(lock)->deadlineChanged = function;
 }
@@ -104,7 +104,7 @@ ServedLockOf<Lock>::ServedLockOf(ServerLocks *server)
 {
     connect(&m_lock, &Lock::acquired, this, &ServedLockOf::acquired);
     connect(&m_lock, &Lock::acquireFailed, this, &ServedLockOf::acquireFailed);
-    onRenewal(&m_lock, [this] { updateDeadline(); });
+    onDeadlineChange(&m_lock, this, [this] { updateDeadline(); });
     connect(&m_lock, &Lock::released, this, [this] { holdEnded(true); });
     connect(&m_lock, &Lock::lost, this, [this] {
         m_acquisition->loseHold();

@@ -590,6 +590,8 @@ void MultiLockPrivate::endHold()
 {
     m_step = Idle;
     m_levels = 0;
+    if (deadlineChanged)
+        deadlineChanged(); // before anybody else can acquire one of the locks
     giveUpAll();
     if (!m_requests.empty())
         proceed();

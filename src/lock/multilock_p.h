@@ -71,8 +71,8 @@ public:
         bool isRenewed = false;                ///< since the last outcome Renewed
     };
     std::vector<Member> members;           ///< in the order in which they are acquired
-    std::function<void()> deadlineChanged; ///< for the library's own thread: one of the locks was renewed
-    QString keyPrefix;                     ///< of names that are added later; null, as at first: that of the registry
+    QString keyPrefix;                     ///< must be set before the names; null: that of the registry
+    std::function<void()> deadlineChanged; ///< for the library's own thread: remainingTime() has a new end, or is 0
 
     /// The properties that the application sees; see DistributedLockPrivate::Properties.
     struct Properties

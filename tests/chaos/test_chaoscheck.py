@@ -1087,6 +1087,10 @@ class CheckerTest(unittest.TestCase):
         self.renewed_before_it_was_reported("multi")
         self.assertEqual(self.found(), [])
 
+    def test_company_in_a_scope_renewed_before_it_was_reported(self):
+        self.renewed_before_it_was_reported("multi-scoped")
+        self.assertEqual(self.found(), [])
+
     def test_alone_reported_at_once(self):
         self.renewed_before_it_was_reported("signals")
         self.assertEqual(self.found(), ["token", "stale write"])

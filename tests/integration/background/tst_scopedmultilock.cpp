@@ -16,6 +16,7 @@
 #include <QDistLock/ScopedMultiLock>
 
 #include <QtCore/qelapsedtimer.h>
+#include <QtCore/qscopeguard.h>
 #include <QtCore/qsemaphore.h>
 
 #include <atomic>
@@ -82,6 +83,7 @@ private Q_SLOTS:
     void upgradeIsRefused();
     void readers();
     void lost();
+    void outerScopeIsLost();
     void outerScopeIsLostMeanwhile();
     void ownThreadHoldsOne();
     void refused_data();
@@ -154,6 +156,7 @@ void tst_ScopedMultiLock::oneCommand()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     for (const QString &name : names)
         QVERIFY(!isLockedHere(name));
+    QVERIFY(locks.fencingToken("h") > locks.fencingToken("a"));
     QVERIFY(!locks && !locks.release());
     QVERIFY_EXCEPTION_THROWN(locks.check(), LockLost);
     QVERIFY(locks.result().isAcquired());
@@ -172,6 +175,11 @@ void tst_ScopedMultiLock::names()
         QVERIFY(!isFree(u"a"_s) && !isFree(u"b"_s) && !isFree(u"c"_s));
     }
     QVERIFY(areFree({u"a"_s, u"b"_s, u"c"_s}));
+    {
+        const QList<LockAddress> repeated(MultiLock::MaximumNames + 1, "a");
+        const ScopedMultiLock locks(repeated, once());
+        QVERIFY2(locks, qPrintable(locks.result().errorString));
+    }
     { // one, and a variable
         const QString name = u"a"_s;
         const ScopedMultiLock one({name}, once());
@@ -236,10 +244,11 @@ void tst_ScopedMultiLock::waits()
     std::atomic<bool> held{false};
     QSemaphore end;
     const Thread thread([&] {
-        const ScopedMultiLock locks({u"c"_s, u"b"_s, u"a"_s}, options(Outlasting, LockOptions::Forever));
+        const ScopedMultiLock locks({u"c"_s, u"b"_s, u"a"_s}, options(Outlasting));
         held = locks.isHeld();
         end.acquire();
     });
+    const auto ended = qScopeGuard([&end] { end.release(); }); // also after a failure
     QVERIFY(isAwaited(u"b"_s));
     QVERIFY(!isFree(u"a"_s) && isFree(u"c"_s)); // in the order of the names
     QVERIFY(!held);
@@ -273,7 +282,8 @@ void tst_ScopedMultiLock::noDeadlock()
         threads.emplace_back([&, i] {
             const int forks[] = {i, (i + 1) % Philosophers};
             for (int round = 0; round < Rounds; ++round) {
-                const ScopedMultiLock locks({QString::number(forks[0]), QString::number(forks[1])}, options());
+                const ScopedMultiLock locks({QString::number(forks[0]), QString::number(forks[1])},
+                                            options(Outlasting));
                 failures += int(!locks);
                 for (const int fork : forks)
                     overlaps += int(++users[size_t(fork)] > 1);
@@ -286,6 +296,7 @@ void tst_ScopedMultiLock::noDeadlock()
     threads.clear();
     QCOMPARE(failures.load(), 0);
     QCOMPARE(overlaps.load(), 0);
+    QVERIFY(areFree({u"0"_s, u"1"_s, u"2"_s, u"3"_s, u"4"_s}));
 }
 
 void tst_ScopedMultiLock::releaseComesBeforeNextAcquire()
@@ -404,6 +415,11 @@ void tst_ScopedMultiLock::readers()
     const ScopedMultiLock locks({u"a"_s, u"b"_s}, reading);
     QVERIFY(locks);
     QVERIFY(isLockedHere("a", LockOptions::Shared) && !isLockedHere("a"));
+    {
+        const LogCapture log;
+        QCOMPARE(ScopedLock(u"b"_s, once()).result().error, DistributedLock::UpgradeError);
+        QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    }
     Thread([&reading] {
         const ScopedMultiLock others({u"b"_s, u"c"_s}, reading);
         QVERIFY2(others, qPrintable(others.result().errorString));
@@ -429,6 +445,19 @@ void tst_ScopedMultiLock::lost()
     const ScopedMultiLock again({u"a"_s, u"b"_s}, options());
     QVERIFY(again && !locks);
     QVERIFY(!locks.release());
+}
+
+void tst_ScopedMultiLock::outerScopeIsLost()
+{
+    const ScopedLock outer(u"b"_s, options(Outlasting));
+    ScopedMultiLock locks({u"a"_s, u"b"_s}, options(Outlasting));
+    QVERIFY(outer && locks);
+    QVERIFY(endByForce(serverUrl(), u"b"_s));
+    QVERIFY(eventually([&] { return !locks.isHeld(); }));
+    QVERIFY_EXCEPTION_THROWN(locks.check(), LockLost);
+    QVERIFY(isLockedHere("a") && !isFree(u"a"_s)); // until the scope ends
+    QVERIFY(!locks.release());
+    QVERIFY(areFree({u"a"_s}));
 }
 
 void tst_ScopedMultiLock::outerScopeIsLostMeanwhile()
@@ -477,12 +506,14 @@ void tst_ScopedMultiLock::refused_data()
     QTest::newRow("none") << QList<LockAddress>() << valid << DistributedLock::NameError << u"without names"_s;
     QTest::newRow("no name") << QList{a, LockAddress()} << valid << DistributedLock::NameError << u"empty"_s;
     QTest::newRow("name in braces") << QList{a, LockAddress("a}b")} << valid << DistributedLock::NameError << u"a}b"_s;
-    QTest::newRow("too many") << QList<LockAddress>(MultiLock::MaximumNames + 1, a) << valid
-                              << DistributedLock::OptionsError << u"64"_s;
+    QList<LockAddress> many;
+    for (int i = 0; i <= MultiLock::MaximumNames; ++i)
+        many.append(QString::number(i));
+    QTest::newRow("too many") << many << valid << DistributedLock::OptionsError << u"64"_s;
     QTest::newRow("servers") << QList{a, b.withServer(QUrl(u"memory:other"_s))} << valid
-                             << DistributedLock::OptionsError << u"Lock \"b\": its server or key prefix"_s;
+                             << DistributedLock::OptionsError << u"Lock \"b\": its key is "_s;
     QTest::newRow("prefixes") << QList{a, b.withKeyPrefix(u"app:"_s)} << valid << DistributedLock::OptionsError
-                              << u"Lock \"b\": its server or key prefix"_s;
+                              << u"Lock \"b\": its key is "_s;
     QTest::newRow("prefix") << QList{a.withKeyPrefix(u"a}b"_s), b.withKeyPrefix(u"a}b"_s)} << valid
                             << DistributedLock::NameError << u"'}'"_s;
     QTest::newRow("permits of one") << QList{a} << LockOptions(valid).withPermits(2) << DistributedLock::OptionsError
@@ -564,14 +595,14 @@ void tst_ScopedMultiLock::stalledService()
     }
     const qint64 elapsed = timer.elapsed();
     end->release();
-    QCOMPARE_LT(elapsed, 1050); // by the clock, because the service is blocked
+    QCOMPARE_LT(elapsed, 1350); // by the clock, because the service is blocked
 }
 
 void tst_ScopedMultiLock::macro()
 {
     const QString from = u"1"_s, to = u"2"_s;
     bool entered = false;
-    QDL_WITH_LOCKS({u"account:"_s + from, u"account:"_s + to}, options())
+    QDL_WITH_LOCKS({u"account:"_s + from, u"account:"_s + to}, once())
     {
         entered = isLockedHere("account:1") && isLockedHere("account:2");
         QDL_ASSERT_LOCKED("account:2");
@@ -582,6 +613,7 @@ void tst_ScopedMultiLock::macro()
     }
     QVERIFY(entered);
     QVERIFY(!isLockedHere("account:1"));
+    QVERIFY(areFree({u"account:1"_s, u"account:2"_s}));
     entered = false;
     QDL_WITH_LOCKS({"b", "a"})
     QDL_WITH_LOCKS(QStringList({u"a"_s, u"c"_s}))

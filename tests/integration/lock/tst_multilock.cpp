@@ -122,6 +122,7 @@ private Q_SLOTS:
     void cancelledBeforeItIsReported();
     void releasedBeforeItIsReported();
     void lost();
+    void lostBeforeOthersAreGivenUp();
     void lostWhileItWaits();
     void lostTogether();
     void serverGone();
@@ -669,6 +670,22 @@ void tst_MultiLock::lost()
     QCOMPARE(lock.spies.lost.size() + lock.spies.released.size(), 1);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.error(), DistributedLock::NoError);
+}
+
+// Who relies on the deadline, as scopes in other threads do, knows of the loss before others can acquire a lock.
+void tst_MultiLock::lostBeforeOthersAreGivenUp()
+{
+    TestMultiLock lock(registry(), {u"a"_s, u"b"_s}, options(Outlasting));
+    QVERIFY(acquireNow(&lock) && eventually([this] { return isListening(registry()); }));
+    bool isKnown = false, isGivenUp = true;
+    QDistLock::MultiLockPrivate::get(&lock)->deadlineChanged = [&] {
+        isKnown = lock.remainingTime() == 0ns;
+        isGivenUp = lock.state() == DistributedLock::Unlocked || (!isMemory() && !m_server.exists("lock:b"));
+    };
+    QVERIFY(endByForce(serverUrl(), u"a"_s));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QVERIFY(isKnown && !isGivenUp);
+    QVERIFY(eventually([&] { return isFree(u"b"_s); }));
 }
 
 void tst_MultiLock::lostWhileItWaits()
