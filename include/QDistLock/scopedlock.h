@@ -45,7 +45,8 @@ private:
     QByteArray m_what;
 };
 
-/// Thrown by the check() of a scope when its lock, or one of its locks, is not held any more. A QFuture can carry it to another thread.
+/// Thrown by the check() of a scope when its lock, or one of its locks, is not held any more. A QFuture can carry it to
+/// another thread.
 class QDISTLOCK_EXPORT LockLost : public QException
 {
 public:
