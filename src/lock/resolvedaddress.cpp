@@ -20,7 +20,10 @@ LockAddress resolved(const LockAddress &address)
 
 bool isSameLock(const LockAddress &first, const LockAddress &second)
 {
-    return keyOf(first) == keyOf(second) && isSameLockSpace(first.server(), second.server());
+    // Usually the prefixes are the same, and no string has to be built.
+    const bool haveSameKey = first.keyPrefix() == second.keyPrefix() ? first.name() == second.name()
+                                                                     : keyOf(first) == keyOf(second);
+    return haveSameKey && isSameLockSpace(first.server(), second.server());
 }
 
 } // namespace QDistLock
