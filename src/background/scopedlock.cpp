@@ -160,9 +160,10 @@ void ScopedLock::acquire(std::shared_ptr<LockHold> outer, const LockOptions &opt
         return;
     }
     if (options.wait == LockOptions::Forever) {
-        if (const QString holder = ownHolder(m_addresses); !holder.isEmpty())
+        if (const QString holder = ownHolder(m_addresses); !holder.isEmpty()) {
             qCWarning(lcLock, "%ls%ls", qUtf16Printable(describe(u"a scope waits without a limit"_s)),
                       qUtf16Printable(holder));
+        }
     }
     const bool failFast = inGuiThread && options.wait == 0ms;
     auto hold = service->acquire(m_addresses, options, nullptr, failFast);

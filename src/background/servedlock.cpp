@@ -90,7 +90,6 @@ private:
 
     ServerLocks *const m_server;
     AcquisitionPointer m_acquisition;
-    QStringList m_keys;
     Lock m_lock;
     QBasicTimer m_useTimer;       ///< of UseLimit; runs from the grant
     bool m_behindRelease = false; ///< the server may not have executed an earlier release of a key yet
@@ -116,14 +115,12 @@ template<typename Lock>
 void ServedLockOf<Lock>::begin(const AcquisitionPointer &acquisition)
 {
     m_acquisition = acquisition;
-    m_keys.clear();
-    for (const LockAddress &address : acquisition->addresses)
-        m_keys.append(keyOf(address));
     setAddresses(&m_lock, acquisition->addresses);
     m_lock.setOptions(acquisition->options);
     const QHash<QString, int> &releasing = m_server->m_releasing;
-    m_behindRelease = std::any_of(m_keys.cbegin(), m_keys.cend(),
-                                  [&releasing](const QString &key) { return releasing.contains(key); });
+    m_behindRelease = std::any_of(
+            acquisition->addresses.cbegin(), acquisition->addresses.cend(),
+            [&releasing](const LockAddress &address) { return releasing.contains(keyOf(address)); });
     m_lock.acquire();
 }
 
@@ -190,8 +187,8 @@ void ServedLockOf<Lock>::release()
     if (!m_lock.isHeld() || std::exchange(m_releasing, true))
         return; // a signal of m_lock that the hold has ended is on its way
     m_acquisition->deadline.store(LeaseTime(), std::memory_order_release);
-    for (const QString &key : std::as_const(m_keys))
-        ++m_server->m_releasing[key];
+    for (const LockAddress &address : m_acquisition->addresses)
+        ++m_server->m_releasing[keyOf(address)];
     m_lock.release();
 }
 
@@ -207,8 +204,8 @@ void ServedLockOf<Lock>::finish()
 {
     m_useTimer.stop();
     if (std::exchange(m_releasing, false)) {
-        for (const QString &key : std::as_const(m_keys)) {
-            const auto it = m_server->m_releasing.find(key);
+        for (const LockAddress &address : m_acquisition->addresses) {
+            const auto it = m_server->m_releasing.find(keyOf(address));
             if (--it.value() == 0)
                 m_server->m_releasing.erase(it);
         }

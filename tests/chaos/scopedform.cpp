@@ -59,13 +59,12 @@ void hold(const std::vector<Participant *> &participants, const Participant::IsH
 
 ScopedForm::ScopedForm(const Settings &settings, History *history, InjectedFaults *faults, bool areTogether)
     : Form(settings, history, faults)
-    , m_areTogether(areTogether)
 {
     QDistLock::LockRegistry::setDefaultServer(settings.locks.first().server);
-    for (const auto &participant : m_participants) {
-        m_companies.push_back(areTogether ? std::make_unique<Company>(participant.get(), settings, history, faults)
-                                          : std::make_unique<Company>(participant.get()));
-    }
+    if (!areTogether)
+        return;
+    for (const auto &participant : m_participants)
+        m_companies.push_back(std::make_unique<Company>(participant.get(), settings, history, faults));
 }
 
 ScopedForm::~ScopedForm()
@@ -77,8 +76,11 @@ ScopedForm::~ScopedForm()
 void ScopedForm::start()
 {
     m_running = int(m_participants.size());
-    for (const auto &company : m_companies)
-        m_threads.emplace_back([this, company = company.get()] { run(company); });
+    for (size_t i = 0; i < m_participants.size(); ++i) {
+        Company *const company = m_companies.empty() ? nullptr : m_companies.at(i).get();
+        m_threads.emplace_back(
+                [this, participant = m_participants.at(i).get(), company] { run(participant, company); });
+    }
 }
 
 void ScopedForm::stop()
@@ -98,15 +100,14 @@ void ScopedForm::join()
     m_threads.clear();
 }
 
-void ScopedForm::run(Company *company)
+void ScopedForm::run(Participant *participant, Company *company)
 {
-    Participant *const contender = company->present().front();
     while (!m_stopping) {
-        std::this_thread::sleep_for(contender->drawPause());
-        if (m_areTogether)
+        std::this_thread::sleep_for(participant->drawPause());
+        if (company)
             takeTurn(company);
         else
-            takeTurn(contender);
+            takeTurn(participant);
     }
     if (--m_running == 0)
         Q_EMIT finished();

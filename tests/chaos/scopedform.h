@@ -27,12 +27,12 @@ public:
     void join() override;
 
 private:
-    void run(Company *company);
+    /// \a company is null if the participant holds its lock alone.
+    void run(Participant *participant, Company *company);
     void takeTurn(Participant *participant);
     void takeTurn(Company *company);
 
-    const bool m_areTogether;
-    std::vector<std::unique_ptr<Company>> m_companies;
+    std::vector<std::unique_ptr<Company>> m_companies; ///< of the participants, or none
     std::vector<std::thread> m_threads;
     std::atomic<bool> m_stopping{false};
     std::atomic<int> m_running{0};

@@ -307,8 +307,8 @@ void tst_ScopedMultiLock::releaseComesBeforeNextAcquire()
             QVERIFY2(locks, qPrintable(locks.result().errorString));
             if (!isMemory() && i % 5 == 0) {
                 m_server.command({"SCRIPT", "FLUSH"});
-                const ScopedLock other(u"other"_s,
-                                       once()); // makes the acquire script known, but not that of the release
+                // Makes the acquire script known, but not that of the release.
+                const ScopedLock other(u"other"_s, once());
             }
         }
         const ScopedMultiLock next({u"c"_s, u"b"_s}, once());
