@@ -442,8 +442,24 @@ QVariant SentinelSet::sentinelCommand(int index, const QList<QByteArray> &argume
         if (!sentinel.witness.connectToTcp(sentinel.port))
             return QVariant::fromValue(RedisError{"-WITNESS " + sentinel.witness.errorString().toUtf8()});
         sentinel.witness.command({"AUTH", m_options.sentinelPassword});
+        ++sentinel.ownCommands;
     }
+    ++sentinel.ownCommands;
     return sentinel.witness.command(arguments, 10s);
+}
+
+qint64 SentinelSet::commandsProcessed()
+{
+    constexpr QByteArrayView Field = "total_commands_processed:";
+    qint64 sum = 0;
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        const QByteArray stats = sentinelCommand(i, {"INFO", "stats"}).toByteArray();
+        const qsizetype number = stats.indexOf(Field) + Field.size();
+        // The reply does not count the INFO command itself.
+        sum += stats.sliced(number, stats.indexOf('\r', number) - number).toLongLong()
+                - (m_sentinels[size_t(i)]->ownCommands - 1);
+    }
+    return sum;
 }
 
 } // namespace Support

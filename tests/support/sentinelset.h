@@ -88,6 +88,8 @@ public:
     void heal();
 
     QVariant sentinelCommand(int index, const QList<QByteArray> &arguments);
+    /// By all Sentinels, which run; without those of sentinelCommand().
+    qint64 commandsProcessed();
 
 private:
     Q_DISABLE_COPY_MOVE(SentinelSet)
@@ -98,6 +100,7 @@ private:
         quint16 port = 0; ///< without TLS
         quint16 tlsPort = 0;
         bool isPaused = false;
+        qint64 ownCommands = 0; ///< those of sentinelCommand()
     };
 
     RedisServer::Options serverOptions() const;

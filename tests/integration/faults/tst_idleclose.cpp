@@ -75,14 +75,17 @@ public:
         }
         return int(found);
     }
-    /// Waits until at least \a atLeast connections exist, and all of them are idle.
+    /// Waits until at least \a atLeast connections exist, and all of them are idle. With Sentinels, at least those to
+    /// them and to the master: some are made only after acquired(), and closed meanwhile, they are not idle.
     bool settles(int atLeast = 1)
     {
+        if (sentinels) // each has a subscription, too
+            atLeast = std::max(atLeast, 2 * (1 + SentinelSet::Options().sentinels));
         int calm = 0;
         qint64 last = 0;
         return eventually([&] {
             processEvents();
-            qint64 now = 0;
+            qint64 now = sentinels ? sentinels->commandsProcessed() : 0;
             bool isBlocked = false; // a WAIT is in flight
             for (RedisServer *server : servers) {
                 now += server->commandsProcessed();
