@@ -31,8 +31,8 @@ namespace QDistLock {
     Re-entry: locks that this thread holds already, by other scopes or by a method or function that annotations.h runs,
     are re-entered. The others are acquired while those are held, so the order holds among them only: code that nests
     scopes must use one order everywhere. If a re-entered lock is lost meanwhile, the acquire fails with CancelledError.
-    A scope inside this one re-enters any of its locks. Locks that were acquired
-    together are released together: if such a scope ends later than this one, all of them are held until then.
+    A scope inside this one re-enters any of its locks. Locks that were acquired together are released together: if
+    such a scope ends later than this one, all of them are held until then.
 */
 class QDISTLOCK_EXPORT ScopedMultiLock
 {

@@ -367,14 +367,19 @@ QList<QByteArray> RedisServer::keys(const QByteArray &pattern)
     return sortedStrings(look({"KEYS", pattern}));
 }
 
-QByteArray RedisServer::info(const QByteArray &section, const QByteArray &field)
+QByteArray infoField(const QByteArray &info, const QByteArray &field)
 {
-    const QList<QByteArray> lines = look({"INFO", section}).toByteArray().split('\n');
+    const QList<QByteArray> lines = info.split('\n');
     for (const QByteArray &line : lines) {
         if (line.startsWith(field + ':'))
             return line.sliced(field.size() + 1).trimmed();
     }
     return QByteArray();
+}
+
+QByteArray RedisServer::info(const QByteArray &section, const QByteArray &field)
+{
+    return infoField(look({"INFO", section}).toByteArray(), field);
 }
 
 QHash<QByteArray, qint64> RedisServer::commandCalls()

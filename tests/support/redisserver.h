@@ -17,6 +17,9 @@ namespace Support {
 
 class Certificates;
 
+/// A field of a reply to INFO, empty if there is none.
+QByteArray infoField(const QByteArray &info, const QByteArray &field);
+
 /*!
     A private redis-server in a temporary folder: on a Unix socket always, on a TCP and a TLS port
     if requested (never 6379; the ports stay the same over restarts). It ends with this object, and with the thread that

@@ -450,14 +450,12 @@ QVariant SentinelSet::sentinelCommand(int index, const QList<QByteArray> &argume
 
 qint64 SentinelSet::commandsProcessed()
 {
-    constexpr QByteArrayView Field = "total_commands_processed:";
     qint64 sum = 0;
     for (int i = 0; i < int(m_sentinels.size()); ++i) {
         const QByteArray stats = sentinelCommand(i, {"INFO", "stats"}).toByteArray();
-        const qsizetype number = stats.indexOf(Field) + Field.size();
         // The reply does not count the INFO command itself.
-        sum += stats.sliced(number, stats.indexOf('\r', number) - number).toLongLong()
-                - (m_sentinels[size_t(i)]->ownCommands - 1);
+        const qint64 ownCommands = m_sentinels[size_t(i)]->ownCommands - 1;
+        sum += infoField(stats, "total_commands_processed").toLongLong() - ownCommands;
     }
     return sum;
 }
