@@ -50,12 +50,21 @@ class QDISTLOCK_EXPORT MultiLock : public QObject
     Q_OBJECT
     /// For bindings: the value of the function that reads it.
     ///@{
-    Q_PROPERTY(QStringList names READ names WRITE setNames NOTIFY namesChanged FINAL)
+    Q_PROPERTY(QStringList names READ names WRITE setNames NOTIFY namesChanged)
     Q_PROPERTY(QDistLock::DistributedLock::State state READ state NOTIFY stateChanged FINAL)
     Q_PROPERTY(bool held READ isHeld NOTIFY heldChanged FINAL)
     Q_PROPERTY(int holdCount READ holdCount NOTIFY holdCountChanged FINAL)
     Q_PROPERTY(QDistLock::DistributedLock::Error error READ error NOTIFY errorChanged FINAL)
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
+    ///@}
+    /// As those of DistributedLock.
+    ///@{
+    Q_PROPERTY(int lease READ leaseMs WRITE setLeaseMs NOTIFY leaseChanged FINAL)
+    Q_PROPERTY(int wait READ waitMs WRITE setWaitMs NOTIFY waitChanged FINAL)
+    Q_PROPERTY(int retryInterval READ retryIntervalMs WRITE setRetryIntervalMs NOTIFY retryIntervalChanged FINAL)
+    Q_PROPERTY(bool autoRenew READ autoRenew WRITE setAutoRenew NOTIFY autoRenewChanged FINAL)
+    Q_PROPERTY(bool fair READ isFair WRITE setFair NOTIFY fairChanged FINAL)
+    Q_PROPERTY(int remainingTime READ remainingMs)
     ///@}
 
 public:
@@ -91,6 +100,18 @@ public:
     ///@{
     LockOptions options() const;
     void setOptions(const LockOptions &options);
+    LockOptions::Mode mode() const;
+    void setMode(LockOptions::Mode mode);
+    std::chrono::milliseconds lease() const;
+    void setLease(std::chrono::milliseconds lease);
+    std::chrono::milliseconds waitTime() const;
+    void setWaitTime(std::chrono::milliseconds wait);
+    std::chrono::milliseconds retryInterval() const;
+    void setRetryInterval(std::chrono::milliseconds interval);
+    bool autoRenew() const;
+    void setAutoRenew(bool autoRenew);
+    bool isFair() const;
+    void setFair(bool fair);
     ///@}
 
     /// The state as far as this object knows it; isHeld() also reads the clock.
@@ -143,16 +164,36 @@ Q_SIGNALS:
     void stateChanged();
     void heldChanged();
     void holdCountChanged();
+    void leaseChanged();
+    void waitChanged();
+    void retryIntervalChanged();
+    void autoRenewChanged();
+    void fairChanged();
+    void modeChanged();
     void errorChanged();
     ///@}
 
 protected:
     /// Notices that the object is moved to another thread.
     bool event(QEvent *event) override;
+    /// As those of DistributedLock.
+    ///@{
+    quint64 holdNumber() const;
+    QFuture<LockResult> acquireAsync(const LockOptions &options);
+    ///@}
 
 private:
     friend class MultiLockPrivate;
     Q_DISABLE_COPY_MOVE(MultiLock)
+    // The properties in milliseconds.
+    int remainingMs() const;
+    int leaseMs() const;
+    void setLeaseMs(int lease);
+    int waitMs() const;
+    void setWaitMs(int wait);
+    int retryIntervalMs() const;
+    void setRetryIntervalMs(int interval);
+
     std::unique_ptr<MultiLockPrivate> d;
 };
 

@@ -58,7 +58,7 @@ void DistributedLock::setName(const QString &name)
 {
     if (d->isForeignCall("setName()") || name == d->address.name())
         return;
-    if (d->fixedMode) {
+    if (d->isNameFixed) {
         const QPointer<DistributedLock> alive(this);
         d->setError({NameError, u"it is part of a ReadWriteLock, and its name is fixed"_s});
         if (alive)
@@ -108,7 +108,7 @@ void DistributedLock::setOptions(const LockOptions &options)
 {
     if (d->isForeignCall("setOptions()"))
         return;
-    d->setFields(DistributedLockPrivate::AllFields, options);
+    d->setFields(OptionField::All, options);
 }
 
 DistributedLock::State DistributedLock::state() const
@@ -167,7 +167,7 @@ void DistributedLock::setLease(milliseconds lease)
     if (d->isForeignCall("setLease()"))
         return;
     d->leaseGivenAsInt = false;
-    d->setFields(DistributedLockPrivate::Lease, options().withLease(lease));
+    d->setFields(OptionField::Lease, options().withLease(lease));
 }
 
 void DistributedLock::setLeaseMs(int lease)
@@ -194,12 +194,12 @@ void DistributedLock::setWaitTime(milliseconds wait)
 {
     if (d->isForeignCall("setWaitTime()"))
         return;
-    d->setFields(DistributedLockPrivate::Wait, options().withWait(wait));
+    d->setFields(OptionField::Wait, options().withWait(wait));
 }
 
 void DistributedLock::setWaitMs(int wait)
 {
-    setWaitTime(wait == (std::numeric_limits<int>::max)() ? LockOptions::Forever : milliseconds(wait));
+    setWaitTime(waitFromMs(wait));
 }
 
 milliseconds DistributedLock::retryInterval() const
@@ -216,7 +216,7 @@ void DistributedLock::setRetryInterval(milliseconds interval)
 {
     if (d->isForeignCall("setRetryInterval()"))
         return;
-    d->setFields(DistributedLockPrivate::RetryInterval, options().withRetryInterval(interval));
+    d->setFields(OptionField::RetryInterval, options().withRetryInterval(interval));
 }
 
 void DistributedLock::setRetryIntervalMs(int interval)
@@ -233,7 +233,7 @@ void DistributedLock::setAutoRenew(bool autoRenew)
 {
     if (d->isForeignCall("setAutoRenew()"))
         return;
-    d->setFields(DistributedLockPrivate::AutoRenew, options().withAutoRenew(autoRenew));
+    d->setFields(OptionField::AutoRenew, options().withAutoRenew(autoRenew));
 }
 
 LockOptions::Mode DistributedLock::mode() const
@@ -245,7 +245,7 @@ void DistributedLock::setMode(LockOptions::Mode mode)
 {
     if (d->isForeignCall("setMode()"))
         return;
-    d->setFields(DistributedLockPrivate::Mode, options().withMode(mode));
+    d->setFields(OptionField::Mode, options().withMode(mode));
 }
 
 bool DistributedLock::isFair() const
@@ -257,7 +257,7 @@ void DistributedLock::setFair(bool fair)
 {
     if (d->isForeignCall("setFair()"))
         return;
-    d->setFields(DistributedLockPrivate::Fair, options().withFair(fair));
+    d->setFields(OptionField::Fair, options().withFair(fair));
 }
 
 DistributedLock::Error DistributedLock::error() const

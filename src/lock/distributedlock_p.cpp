@@ -117,26 +117,8 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
 {
     m_told.clear();
     changeRegistry(newRegistry);
-    if (!registry || fieldsSet == AllFields)
-        return;
-    LockOptions merged = registry->defaults;
-    if (fieldsSet & Lease)
-        merged.lease = options.lease;
-    if (fieldsSet & Wait)
-        merged.wait = options.wait;
-    if (fieldsSet & RetryInterval)
-        merged.retryInterval = options.retryInterval;
-    if (fieldsSet & AutoRenew)
-        merged.autoRenew = options.autoRenew;
-    if (fieldsSet & Fair)
-        merged.fair = options.fair;
-    if (fieldsSet & Mode)
-        merged.mode = options.mode;
-    if (fieldsSet & Permits) {
-        merged.permits = options.permits;
-        merged.take = options.take;
-    }
-    setOptions(merged);
+    if (registry && fieldsSet != OptionField::All)
+        setOptions(mergedOptions(options, fieldsSet, registry->defaults));
 }
 
 void DistributedLockPrivate::setFields(quint8 fields, const LockOptions &newOptions)
@@ -155,18 +137,7 @@ void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
     machine.setAutoRenew(after.autoRenew);
     machine.tick(now());
     run(InsideCall);
-    if (guard && before.lease != after.lease)
-        Q_EMIT guard->leaseChanged();
-    if (guard && before.wait != after.wait)
-        Q_EMIT guard->waitChanged();
-    if (guard && before.retryInterval != after.retryInterval)
-        Q_EMIT guard->retryIntervalChanged();
-    if (guard && before.autoRenew != after.autoRenew)
-        Q_EMIT guard->autoRenewChanged();
-    if (guard && before.fair != after.fair)
-        Q_EMIT guard->fairChanged();
-    if (guard && before.mode != after.mode)
-        Q_EMIT guard->modeChanged();
+    emitOptionChanges(guard, before, after);
     if (auto *const semaphore = qobject_cast<Semaphore *>(guard); semaphore && before.permits != after.permits)
         Q_EMIT semaphore->permitsChanged();
     if (auto *const semaphore = qobject_cast<Semaphore *>(guard); semaphore && before.take != after.take)
@@ -636,6 +607,14 @@ QString subjectOf(const QStringList &names)
     return u"Lock %1 and %2 others"_s.arg(first, QString::number(names.size() - 1));
 }
 
+void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease)
+{
+    qCWarning(lcLock,
+              "%ls: the lease is %lld ms, which is very short; it is given in milliseconds: write %lld for %lld s",
+              qUtf16Printable(subject), qlonglong(lease.count()), qlonglong(lease.count() * 1000),
+              qlonglong(lease.count()));
+}
+
 EngineError DistributedLockPrivate::withText(const EngineError &engineError) const
 {
     return QDistLock::withText(engineError, machine.options(), bool(acquireEnded));
@@ -854,15 +833,11 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
 /// Warns, once for each lock, of a lease that was probably meant in seconds.
 void DistributedLockPrivate::hintAtMilliseconds()
 {
-    if (!leaseGivenAsInt || address.name().isEmpty() || options.lease <= 0ms || options.lease >= 100ms)
+    if (!leaseGivenAsInt || address.name().isEmpty() || !isSuspiciouslyShort(options.lease))
         return;
     leaseGivenAsInt = false;
     leaseHintGiven = true;
-    qCWarning(
-            lcLock,
-            "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for %lld s",
-            qUtf16Printable(quotedName()), qlonglong(options.lease.count()), qlonglong(options.lease.count() * 1000),
-            qlonglong(options.lease.count()));
+    warnOfShortLease(u"Lock %1"_s.arg(quotedName()), options.lease);
 }
 
 } // namespace QDistLock

@@ -5,6 +5,7 @@
 
 #include "lock/acquirefutures.h"
 #include "lock/lockdriver.h"
+#include "lock/optionfields.h"
 #include "lock/releasefutures.h"
 
 #include <QDistLock/distributedlock.h>
@@ -33,12 +34,25 @@ inline int toInt(std::chrono::milliseconds duration)
     return int(std::min<qint64>(duration.count(), greatest));
 }
 
+/// LockOptions::wait of a property: the greatest int stands for LockOptions::Forever.
+inline std::chrono::milliseconds waitFromMs(int wait)
+{
+    return wait == (std::numeric_limits<int>::max)() ? LockOptions::Forever : std::chrono::milliseconds(wait);
+}
+
 /// \a error with the text that belongs to its rule, if it has one. \a used: the options of the acquisition.
 /// \a isOneOfSeveral: the lock belongs to a MultiLock.
 EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSeveral);
 
 /// What a text about these locks, at least one, begins with: Lock "a"; Locks "a" and "b"; Lock "a" and 2 others.
 QString subjectOf(const QStringList &names);
+/// Whether a lease that was given as a number may have been meant in seconds.
+inline bool isSuspiciouslyShort(std::chrono::milliseconds lease)
+{
+    return lease.count() > 0 && lease.count() < 100;
+}
+/// \a subject: what the text begins with.
+void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease);
 /// No error, or one that an acquire can end with while the server works.
 bool isOrdinary(DistributedLock::Error error);
 
@@ -142,21 +156,11 @@ public:
     /// The other lock of a ReadWriteLock; null if this is not part of one. Both have the same owner.
     QPointer<DistributedLock> partner;
     std::optional<LockOptions::Mode> fixedMode; ///< that of a lock with a partner, which has no permits
+    bool isNameFixed = false;
     /// For a MultiLock, which this is part of: request \a id has ended, with no error if it has succeeded. Emits
     /// nothing, and destroys nothing.
     std::function<void(quint64 id, const EngineError &error)> acquireEnded;
-    /// Options that the application has set; the registry's defaults do not replace these.
-    enum OptionField : quint8 {
-        Lease = 1,
-        Wait = 2,
-        RetryInterval = 4,
-        AutoRenew = 8,
-        Fair = 16,
-        Mode = 32,
-        Permits = 64, ///< and `take`
-        AllFields = 255
-    };
-    quint8 fieldsSet = 0;
+    quint8 fieldsSet = 0;         ///< see OptionField
     bool leaseGivenAsInt = false; ///< and not checked yet, because the lock has no name
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 using namespace std::chrono_literals;
+using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 namespace QDistLock {
@@ -93,7 +94,105 @@ LockOptions MultiLock::options() const
 void MultiLock::setOptions(const LockOptions &options)
 {
     if (!d->isForeignCall("setOptions()"))
-        d->setOptions(options);
+        d->setFields(OptionField::All, options);
+}
+
+LockOptions::Mode MultiLock::mode() const
+{
+    return d->options().mode;
+}
+
+void MultiLock::setMode(LockOptions::Mode mode)
+{
+    if (!d->isForeignCall("setMode()"))
+        d->setFields(OptionField::Mode, options().withMode(mode));
+}
+
+milliseconds MultiLock::lease() const
+{
+    return d->options().lease;
+}
+
+int MultiLock::leaseMs() const
+{
+    return toInt(lease());
+}
+
+void MultiLock::setLease(milliseconds lease)
+{
+    if (!d->isForeignCall("setLease()"))
+        d->setFields(OptionField::Lease, options().withLease(lease));
+}
+
+void MultiLock::setLeaseMs(int lease)
+{
+    if (isSuspiciouslyShort(milliseconds(lease)) && !d->isForeignCall("setLease()"))
+        warnOfShortLease(d->subject(), milliseconds(lease));
+    setLease(milliseconds(lease));
+}
+
+milliseconds MultiLock::waitTime() const
+{
+    return d->options().wait;
+}
+
+int MultiLock::waitMs() const
+{
+    return toInt(waitTime());
+}
+
+void MultiLock::setWaitTime(milliseconds wait)
+{
+    if (!d->isForeignCall("setWaitTime()"))
+        d->setFields(OptionField::Wait, options().withWait(wait));
+}
+
+void MultiLock::setWaitMs(int wait)
+{
+    setWaitTime(waitFromMs(wait));
+}
+
+milliseconds MultiLock::retryInterval() const
+{
+    return d->options().retryInterval;
+}
+
+int MultiLock::retryIntervalMs() const
+{
+    return toInt(retryInterval());
+}
+
+void MultiLock::setRetryInterval(milliseconds interval)
+{
+    if (!d->isForeignCall("setRetryInterval()"))
+        d->setFields(OptionField::RetryInterval, options().withRetryInterval(interval));
+}
+
+void MultiLock::setRetryIntervalMs(int interval)
+{
+    setRetryInterval(milliseconds(interval));
+}
+
+bool MultiLock::autoRenew() const
+{
+    return d->options().autoRenew;
+}
+
+void MultiLock::setAutoRenew(bool autoRenew)
+{
+    if (!d->isForeignCall("setAutoRenew()"))
+        d->setFields(OptionField::AutoRenew, options().withAutoRenew(autoRenew));
+}
+
+bool MultiLock::isFair() const
+{
+    return d->options().fair;
+}
+
+void MultiLock::setFair(bool fair)
+{
+    if (!d->isForeignCall("setFair()"))
+        d->setFields(OptionField::Fair, options().withFair(fair));
 }
 
 DistributedLock::State MultiLock::state() const
@@ -104,6 +203,11 @@ DistributedLock::State MultiLock::state() const
 bool MultiLock::isHeld() const
 {
     return d->isHeld();
+}
+
+quint64 MultiLock::holdNumber() const
+{
+    return d->notified.hold;
 }
 
 int MultiLock::holdCount() const
@@ -128,6 +232,11 @@ nanoseconds MultiLock::remainingTime() const
     return remaining;
 }
 
+int MultiLock::remainingMs() const
+{
+    return toInt(std::chrono::duration_cast<milliseconds>(remainingTime()));
+}
+
 DistributedLock::Error MultiLock::error() const
 {
     return d->error;
@@ -141,6 +250,11 @@ QString MultiLock::errorString() const
 QFuture<LockResult> MultiLock::acquireAsync()
 {
     return d->acquireAsync(false);
+}
+
+QFuture<LockResult> MultiLock::acquireAsync(const LockOptions &options)
+{
+    return d->acquireAsync(false, &options);
 }
 
 QFuture<LockResult> MultiLock::tryAcquireAsync()

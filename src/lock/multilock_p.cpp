@@ -123,10 +123,10 @@ void MultiLockPrivate::setRegistry(LockRegistry *registry)
 {
     m_registry = registry;
     m_registryGone = registry ? LockRegistryPrivate::destroyedReason() : QString();
-    if (registry && !m_areOptionsSet)
-        m_options = LockRegistryPrivate::get(registry)->defaults;
     for (Member &member : members)
         makeLock(&member); // the former one may not have been released yet
+    if (registry && m_fieldsSet != OptionField::All)
+        setOptions(mergedOptions(m_options, m_fieldsSet, LockRegistryPrivate::get(registry)->defaults));
 }
 
 /// The MultiLock is about to move to another thread.
@@ -140,15 +140,23 @@ void MultiLockPrivate::leaveThread()
         qCWarning(lcLock, "MultiLock: %ls", qUtf16Printable(m_registryGone)); // otherwise each of the locks says so
 }
 
+void MultiLockPrivate::setFields(quint8 fields, const LockOptions &options)
+{
+    m_fieldsSet |= fields;
+    setOptions(options);
+}
+
 void MultiLockPrivate::setOptions(const LockOptions &options)
 {
-    m_options = options;
-    m_areOptionsSet = true;
-    if (m_step != Holding)
-        return;
-    for (const Member &member : members)
-        member.lock->setAutoRenew(options.autoRenew);
-    changed(InsideCall);
+    const QPointer<MultiLock> guard(q);
+    const LockOptions before = std::exchange(m_options, options);
+    const LockOptions after = options;
+    if (m_step == Holding) {
+        for (const Member &member : members)
+            member.lock->setAutoRenew(after.autoRenew);
+        changed(InsideCall);
+    }
+    emitOptionChanges(guard, before, after);
 }
 
 /// Of an acquire of one of the locks. Until all are held it is renewed, and released as soon as it is not needed.
@@ -171,11 +179,15 @@ bool MultiLockPrivate::areHeld() const
            });
 }
 
+QString MultiLockPrivate::subject() const
+{
+    return members.empty() ? u"MultiLock"_s : subjectOf(q->names());
+}
+
 /// \a text after the names of the locks and of the server.
 QString MultiLockPrivate::describe(const QString &text) const
 {
-    const QString subject = members.empty() ? u"MultiLock"_s : subjectOf(q->names());
-    return LockRegistryPrivate::describe(m_registry ? LockRegistryPrivate::get(m_registry) : nullptr, subject, text);
+    return LockRegistryPrivate::describe(m_registry ? LockRegistryPrivate::get(m_registry) : nullptr, subject(), text);
 }
 
 // Acquire
@@ -197,7 +209,7 @@ QString MultiLockPrivate::refuseAcquire(const char *function)
     return text;
 }
 
-QFuture<LockResult> MultiLockPrivate::acquireAsync(bool once)
+QFuture<LockResult> MultiLockPrivate::acquireAsync(bool once, const LockOptions *own)
 {
     const QString problem = refuseAcquire(once ? "tryAcquire()" : "acquire()");
     if (!problem.isEmpty())
@@ -206,15 +218,18 @@ QFuture<LockResult> MultiLockPrivate::acquireAsync(bool once)
         return AcquireFutures::ended({DistributedLock::CancelledError, u"The MultiLock was destroyed"_s, 0});
     const quint64 id = newRequest();
     const QFuture<LockResult> future = m_futures.add(id, q, [this, id] { withdraw(id); });
-    acquire(id, once);
+    acquire(id, once, own);
     return future;
 }
 
 /// The registry that the application has set, otherwise the default one; all locks get it.
 EngineError MultiLockPrivate::findRegistry(LockEngine **engine)
 {
+    const QPointer<MultiLock> guard(q);
     if (!m_registry && m_registryGone.isEmpty())
-        setRegistry(LockRegistry::instance());
+        setRegistry(LockRegistry::instance()); // a slot of a NOTIFY signal may do anything
+    if (!guard)
+        return LeaseMachine::cancelledError();
     if (!m_registry)
         return LockRegistryPrivate::goneError(m_registryGone);
     LockRegistryPrivate *const registry = LockRegistryPrivate::get(m_registry);
@@ -271,16 +286,23 @@ const MultiLockPrivate::Member *MultiLockPrivate::notCovered(const LockOptions &
     return member == members.cend() ? nullptr : &*member;
 }
 
-void MultiLockPrivate::acquire(quint64 id, bool once)
+void MultiLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
 {
     if (!m_isAlive)
         return;
-    addRequest(id, once);
-    changed(InsideCall);
+    const QPointer<MultiLock> guard(q);
+    addRequest(id, once, own);
+    if (guard)
+        changed(InsideCall);
 }
 
-void MultiLockPrivate::addRequest(quint64 id, bool once)
+void MultiLockPrivate::addRequest(quint64 id, bool once, const LockOptions *own)
 {
+    const QPointer<MultiLock> guard(q);
+    LockEngine *engine = nullptr;
+    const EngineError unusable = findRegistry(&engine);
+    if (!guard)
+        return;
     if (members.empty()) {
         return fail(id,
                     EngineError::permanent(DistributedLock::NameError,
@@ -288,9 +310,7 @@ void MultiLockPrivate::addRequest(quint64 id, bool once)
     }
     if (m_step == Idle)
         m_reported.clear(); // an outage is reported again to each acquisition that waits for it
-    LockEngine *engine = nullptr;
-    const EngineError unusable = findRegistry(&engine);
-    const LockOptions wanted = m_options;
+    const LockOptions wanted = own ? *own : m_options;
     if (m_futures.contains(id))
         m_futures.watchEventLoop(id, q, describe(u"it was acquired"_s), once ? 0ms : wanted.wait);
     if (unusable)
@@ -718,15 +738,15 @@ MultiLockPrivate::Properties MultiLockPrivate::properties() const
         break;
     case Together:
     case InOrder:
-        return {DistributedLock::Acquiring, 0};
+        return {DistributedLock::Acquiring};
     case Holding: {
         const bool isAtRisk = std::any_of(members.cbegin(), members.cend(), [](const Member &member) {
             return member.lock->state() == DistributedLock::AtRisk;
         });
-        return {isAtRisk ? DistributedLock::AtRisk : DistributedLock::Held, m_levels};
+        return {isAtRisk ? DistributedLock::AtRisk : DistributedLock::Held, m_levels, m_hold};
     }
     case Releasing:
-        return {DistributedLock::Releasing, 0};
+        return {DistributedLock::Releasing};
     }
     return {};
 }

@@ -50,11 +50,13 @@ public:
     LockRegistry *registry() const { return m_registry; }
     void setRegistry(LockRegistry *registry);
     const LockOptions &options() const { return m_options; }
-    void setOptions(const LockOptions &options);
+    QString subject() const; ///< what a text about these locks begins with
+    /// When the application sets \a fields.
+    void setFields(quint8 fields, const LockOptions &options);
 
     QString refuseAcquire(const char *function);
-    QFuture<LockResult> acquireAsync(bool once);
-    void acquire(quint64 id, bool once);
+    QFuture<LockResult> acquireAsync(bool once, const LockOptions *own = nullptr);
+    void acquire(quint64 id, bool once, const LockOptions *own = nullptr); ///< \a own replaces the options
     QFuture<bool> releaseAsync();
     void release(quint64 id);
     void cancel();
@@ -79,8 +81,12 @@ public:
     {
         DistributedLock::State state = DistributedLock::Unlocked;
         int holdCount = 0;
+        quint64 hold = 0;
         bool isHeld() const { return state == DistributedLock::Held || state == DistributedLock::AtRisk; }
-        bool operator==(const Properties &other) const { return state == other.state && holdCount == other.holdCount; }
+        bool operator==(const Properties &other) const
+        {
+            return state == other.state && holdCount == other.holdCount && hold == other.hold;
+        }
     };
     Properties notified;
     DistributedLock::Error error = DistributedLock::NoError;
@@ -141,11 +147,12 @@ private:
     QString describe(const QString &text) const;
     EngineError withText(const EngineError &reason) const { return QDistLock::withText(reason, m_used, true); }
 
+    void setOptions(const LockOptions &options);
     EngineError findRegistry(LockEngine **engine);
     EngineError whyRefused(const LockOptions &options, LockEngine *engine) const;
     const LockOptions *presentOptions() const;
     const Member *notCovered(const LockOptions &present, const LockOptions &options) const;
-    void addRequest(quint64 id, bool once);
+    void addRequest(quint64 id, bool once, const LockOptions *own);
     void proceed();
     void askAll();
     void askInOrder();
@@ -181,7 +188,7 @@ private:
     QPointer<LockRegistry> m_registry;
     QString m_registryGone; ///< if it is null but was not: the reason; the default one must not replace it
     LockOptions m_options;
-    bool m_areOptionsSet = false; ///< by the application; otherwise they are those of the registry
+    quint8 m_fieldsSet = 0; ///< see OptionField
     AcquireFutures m_futures;
     ReleaseFutures m_releases;
     quint64 m_lastRequest = 0;

@@ -3,12 +3,28 @@
 
 #include <QDistLock/readwritelock.h>
 
+#include <QDistLock/impl/readwritepair.h>
+
 #include "base/readyfuture.h"
 #include "lock/distributedlock_p.h"
 
 using namespace Qt::StringLiterals;
 
 namespace QDistLock {
+
+static void join(DistributedLock *lock, DistributedLock *partner, LockOptions::Mode mode)
+{
+    DistributedLockPrivate *const d = DistributedLockPrivate::get(lock);
+    d->partner = partner;
+    d->fixedMode = mode;
+    d->setOptions(d->options);
+}
+
+void Detail::makeReadWritePair(DistributedLock *readLock, DistributedLock *writeLock)
+{
+    join(readLock, writeLock, LockOptions::Shared);
+    join(writeLock, readLock, LockOptions::Exclusive);
+}
 
 class ReadWriteLockPrivate
 {
@@ -18,8 +34,9 @@ public:
         , readLock(new DistributedLock(address, q))
         , writeLock(new DistributedLock(address, q))
     {
-        join(readLock, writeLock, LockOptions::Shared);
-        join(writeLock, readLock, LockOptions::Exclusive);
+        Detail::makeReadWritePair(readLock, writeLock);
+        for (DistributedLock *lock : {readLock.data(), writeLock.data()})
+            DistributedLockPrivate::get(lock)->isNameFixed = true;
     }
 
     QFuture<LockResult> take(DistributedLock *lock, const char *function)
@@ -42,15 +59,6 @@ public:
     const QString name;
     const QPointer<DistributedLock> readLock; ///< children of the ReadWriteLock
     const QPointer<DistributedLock> writeLock;
-
-private:
-    static void join(DistributedLock *lock, DistributedLock *partner, LockOptions::Mode mode)
-    {
-        DistributedLockPrivate *const d = DistributedLockPrivate::get(lock);
-        d->partner = partner;
-        d->fixedMode = mode;
-        d->options.mode = mode;
-    }
 };
 
 ReadWriteLock::ReadWriteLock(const LockAddress &address, QObject *parent)

@@ -18,7 +18,7 @@ namespace QDistLock {
 static void setUp(Semaphore *semaphore, int permits)
 {
     DistributedLockPrivate::get(semaphore)->setFields(
-            DistributedLockPrivate::Mode | DistributedLockPrivate::Permits,
+            OptionField::Mode | OptionField::Permits,
             semaphore->options().withMode(LockOptions::Exclusive).withPermits(permits).withTake(1));
 }
 
@@ -45,7 +45,7 @@ void Semaphore::setPermits(int permits)
 {
     auto *const d = DistributedLockPrivate::get(this);
     if (!d->isForeignCall("setPermits()"))
-        d->setFields(DistributedLockPrivate::Permits, options().withPermits(permits));
+        d->setFields(OptionField::Permits, options().withPermits(permits));
 }
 
 int Semaphore::take() const
@@ -57,7 +57,7 @@ void Semaphore::setTake(int take)
 {
     auto *const d = DistributedLockPrivate::get(this);
     if (!d->isForeignCall("setTake()"))
-        d->setFields(DistributedLockPrivate::Permits, options().withTake(take));
+        d->setFields(OptionField::Permits, options().withTake(take));
 }
 
 QFuture<LockReply<int>> Semaphore::available()
@@ -78,7 +78,7 @@ void Detail::setPermits(DistributedLock *lock, int permits, int take)
 {
     auto *const d = DistributedLockPrivate::get(lock);
     if (!d->isForeignCall("setPermits()"))
-        d->setFields(DistributedLockPrivate::Permits, lock->options().withPermits(permits).withTake(take));
+        d->setFields(OptionField::Permits, lock->options().withPermits(permits).withTake(take));
 }
 
 } // namespace QDistLock

@@ -399,7 +399,7 @@ void TestQml::activeWithoutAName()
 /// A lease of 30, by somebody who thinks of seconds, is one of 30 ms.
 void TestQml::shortLease()
 {
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Lock \".*\": its lease is 30 ms.*milliseconds"_s));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Lock \".*\": the lease is 30 ms.*milliseconds"_s));
     Scene scene(plain("lease: 30"));
     QVERIFY(scene.lock());
     QTest::failOnWarning(QRegularExpression(u"milliseconds"_s));

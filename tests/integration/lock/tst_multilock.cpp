@@ -15,6 +15,7 @@
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qscopeguard.h>
 
 #include <memory>
 #include <vector>
@@ -135,6 +136,8 @@ private Q_SLOTS:
     void renewedInANestedEventLoop();
     void fencing();
     void badNames();
+    void ownOptions();
+    void deletedWhileItGetsItsOptions();
     void badOptions();
     void keyOfAnotherType();
     void changeWhileInUse();
@@ -976,6 +979,56 @@ void tst_MultiLock::badNames()
     QVERIFY(acquireNow(&many));
     TestMultiLock one(registry(), {u"a"_s});
     QVERIFY(acquireNow(&one));
+}
+
+/// The registry's defaults do not replace options that were set; the NOTIFY signals tell of the others.
+void tst_MultiLock::ownOptions()
+{
+    LockRegistry::setDefaultServer(serverUrl());
+    LockRegistry::instance()->setDefaults(options(77s).withFair(false).withRetryInterval(55ms));
+    const auto restored = qScopeGuard([] { LockRegistry::instance()->setDefaults({}); });
+    MultiLock lock({u"a"_s, u"b"_s});
+    QSignalSpy leaseChanged(&lock, &MultiLock::leaseChanged);
+    QSignalSpy waitChanged(&lock, &MultiLock::waitChanged);
+    QSignalSpy fairChanged(&lock, &MultiLock::fairChanged);
+    QSignalSpy retryIntervalChanged(&lock, &MultiLock::retryIntervalChanged);
+    QSignalSpy autoRenewChanged(&lock, &MultiLock::autoRenewChanged);
+    QSignalSpy modeChanged(&lock, &MultiLock::modeChanged);
+    lock.setFair(true); // as it is, but set
+    lock.setWaitTime(33s);
+    lock.setProperty("autoRenew", false);
+    lock.setMode(LockOptions::Shared);
+    lock.setMode(LockOptions::Exclusive);
+    QCOMPARE(waitChanged.count(), 1);
+    QCOMPARE(autoRenewChanged.count(), 1);
+    QCOMPARE(modeChanged.count(), 2);
+    QCOMPARE(lock.property("wait").toInt(), 33000);
+    QVERIFY(awaited(lock.acquireAsync()).isAcquired());
+    QCOMPARE(lock.lease(), 77s);
+    QCOMPARE(lock.waitTime(), 33s);
+    QCOMPARE(lock.retryInterval(), 55ms);
+    QVERIFY(lock.isFair() && !lock.autoRenew());
+    QCOMPARE(leaseChanged.count(), 1);
+    QCOMPARE(retryIntervalChanged.count(), 1);
+    QCOMPARE(waitChanged.count(), 1);
+    QCOMPARE(fairChanged.count(), 0);
+    QCOMPARE(lock.options().lease, 77s);
+    QVERIFY(lock.remainingTime() > 20s);
+}
+
+void tst_MultiLock::deletedWhileItGetsItsOptions()
+{
+    LockRegistry::setDefaultServer(serverUrl());
+    LockRegistry::instance()->setDefaults(options(77s));
+    const auto restored = qScopeGuard([] { LockRegistry::instance()->setDefaults({}); });
+    auto *lock = new MultiLock({u"a"_s, u"b"_s});
+    connect(lock, &MultiLock::leaseChanged, lock, [lock] { delete lock; });
+    QCOMPARE(awaited(lock->acquireAsync()).error, DistributedLock::CancelledError);
+
+    MultiLock emptied({u"a"_s, u"b"_s});
+    connect(&emptied, &MultiLock::leaseChanged, &emptied, [&emptied] { emptied.setNames({}); });
+    QCOMPARE(awaited(emptied.acquireAsync()).error, DistributedLock::NameError);
+    QVERIFY(isFree(u"a"_s) && isFree(u"b"_s));
 }
 
 void tst_MultiLock::badOptions()
