@@ -9,23 +9,24 @@ import QDistLock
 /*!
     Shows one lock: an icon, its name, and its state in words.
 
-    `lock` may be a QML DistributedLock or a lock made in C++. Sizes follow `font`, colours follow the palette of the
+    `lock` may be any of the locks of this module, or a DistributedLock or MultiLock made in C++. Of a ReadWriteLock, the
+    lock that is in use is shown, or the last one that was. Sizes follow `font`, colours follow the palette of the
     surrounding item. Text wraps in the given width and increases the item's height; without a width, the item is as
     wide as its text.
 */
 Item {
     id: root
 
-    property DistributedLockBase lock: null
+    property QtObject lock: null
     property alias font: title.font
     /// If false, only the icon is shown. The accessible text stays.
     property bool textVisible: true
 
     /// The state that is shown: "none", "unlocked", "acquiring", "held", "atRisk", "releasing", "lost" or "error".
     readonly property string phase: {
-        if (!lock)
+        if (!internal.shown)
             return "none";
-        switch (lock.state) {
+        switch (internal.shown.state) {
         case DistributedLockBase.Acquiring:
             return "acquiring";
         case DistributedLockBase.Held:
@@ -37,7 +38,7 @@ Item {
         }
         if (internal.lossReason >= 0)
             return "lost";
-        switch (lock.error) {
+        switch (internal.shown.error) {
         case DistributedLockBase.NoError:
         case DistributedLockBase.CancelledError:
             return "unlocked";
@@ -55,13 +56,10 @@ Item {
 
     Accessible.role: Accessible.Indicator
     // The name is inserted last, because it may contain place markers.
-    Accessible.name: lock ? qsTr("Lock %2: %1").arg(text).arg(lock.name) : text
+    Accessible.name: internal.shown ? qsTr("Lock %2: %1").arg(text).arg(internal.name) : text
     Accessible.description: detail
 
-    onLockChanged: {
-        internal.lossReason = -1;
-        internal.updateRemainingTime();
-    }
+    onLockChanged: internal.choose()
 
     QtObject {
         id: internal
@@ -70,11 +68,24 @@ Item {
         // A long error text wraps.
         readonly property real textWidth: Math.max(
             title.implicitWidth, Math.min(line.implicitWidth, metrics.height * 20))
+        readonly property ReadWriteLock pair: root.lock as ReadWriteLock
+        /// A DistributedLockBase or MultiLockBase, or null.
+        property var shown: null
+        readonly property string name: {
+            if (!shown)
+                return "";
+            if (!pair)
+                return shown.name ?? shown.names.join(", ");
+            if (root.phase === "unlocked")
+                return pair.name;
+            return (shown === pair.write ? qsTr("%1 (write)") : qsTr("%1 (read)")).arg(pair.name);
+        }
         readonly property bool dark: root.palette.window.hslLightness < 0.5
         property int lossReason: -1
+        property string lossName ///< of a MultiLock: the lock that was lost
         property string lossErrorString
         property int remaining: 0
-        readonly property int error: root.lock?.error ?? DistributedLockBase.NoError
+        readonly property int error: shown?.error ?? DistributedLockBase.NoError
         /// There is an error, such as a lost connection, but the lock is still held or still trying.
         readonly property bool troubled: {
             switch (root.phase) {
@@ -86,7 +97,7 @@ Item {
                 return false;
             }
             // The reason of a loss is not an error of the acquire that follows it.
-            if (lossReason >= 0 && root.lock?.errorString === lossErrorString)
+            if (lossReason >= 0 && shown?.errorString === lossErrorString)
                 return false;
             switch (error) {
             case DistributedLockBase.NoError:
@@ -121,19 +132,19 @@ Item {
         readonly property string detail: {
             switch (root.phase) {
             case "acquiring":
-                if (!root.lock)
+                if (!shown)
                     return "";
                 if (troubled)
-                    return root.lock.errorString;
+                    return shown.errorString;
                 if (lossReason >= 0)
-                    return qsTr("after a loss: %1").arg(lossText(lossReason));
-                if (root.lock.error !== DistributedLockBase.NoError
-                        && root.lock.error !== DistributedLockBase.CancelledError)
-                    return errorHeading(root.lock.error);
-                if (root.lock.queuePosition === 0)
+                    return qsTr("after a loss: %1").arg(lossText());
+                if (shown.error !== DistributedLockBase.NoError
+                        && shown.error !== DistributedLockBase.CancelledError)
+                    return errorHeading(shown.error);
+                if (shown.queuePosition === 0)
                     return qsTr("next in the queue");
-                if (root.lock.queuePosition > 0)
-                    return qsTr("%n ahead in the queue", "", root.lock.queuePosition);
+                if (shown.queuePosition > 0)
+                    return qsTr("%n ahead in the queue", "", shown.queuePosition);
                 return "";
             case "held":
                 if (troubled)
@@ -144,15 +155,31 @@ Item {
                     return qsTr("not renewed, %1, %2").arg(errorHeading(error)).arg(timeText(remaining));
                 return qsTr("not renewed, %1").arg(timeText(remaining));
             case "lost":
-                return lossText(lossReason);
+                return lossText();
             case "error":
-                return root.lock?.errorString ?? "";
+                return shown?.errorString ?? "";
             }
             return "";
         }
 
+        onShownChanged: {
+            lossReason = -1;
+            updateRemainingTime();
+        }
+
+        function choose() {
+            if (!pair)
+                shown = (root.lock as DistributedLockBase) ?? (root.lock as MultiLockBase);
+            else if (pair.write.state !== DistributedLockBase.Unlocked)
+                shown = pair.write;
+            else if (pair.read.state !== DistributedLockBase.Unlocked || shown !== pair.write)
+                shown = pair.read;
+            if (root.lock && !shown)
+                console.warn(qsTr("LockStatus cannot show %1: it is no lock").arg(root.lock));
+        }
+
         function updateRemainingTime() {
-            remaining = root.lock ? root.lock.remainingTime : 0;
+            remaining = shown ? shown.remainingTime : 0;
         }
 
         function timeText(milliseconds: int): string {
@@ -161,7 +188,12 @@ Item {
             return qsTr("%1 min left").arg(Math.floor(milliseconds / 60000));
         }
 
-        function lossText(reason: int): string {
+        function lossText(): string {
+            const text = reasonText(lossReason);
+            return lossName === "" ? text : qsTr("%1 (%2)").arg(text).arg(lossName);
+        }
+
+        function reasonText(reason: int): string {
             switch (reason) {
             case DistributedLockBase.LeaseExpired:
                 return qsTr("it could not be renewed in time");
@@ -224,18 +256,20 @@ Item {
 
     // Made for each lock: if a handler of a signal sets another lock, the Connections of the former one still get that signal.
     Instantiator {
-        model: root.lock ? [root.lock] : []
+        model: internal.shown ? [internal.shown] : []
 
         Connections {
-            required property DistributedLockBase modelData
-            readonly property bool current: modelData === root.lock
+            required property var modelData
+            readonly property bool current: modelData === internal.shown
 
             target: modelData
 
-            function onLost(reason: int) {
+            // Only a MultiLock names the lock.
+            function onLost(reason: int, name: var) {
                 if (!current)
                     return;
                 internal.lossErrorString = modelData.errorString;
+                internal.lossName = name ?? "";
                 internal.lossReason = reason;
             }
             function onAcquired() {
@@ -256,6 +290,22 @@ Item {
             function onRenewed() {
                 internal.updateRemainingTime();
             }
+        }
+    }
+
+    Connections {
+        target: internal.pair?.read ?? null
+
+        function onStateChanged() {
+            internal.choose();
+        }
+    }
+
+    Connections {
+        target: internal.pair?.write ?? null
+
+        function onStateChanged() {
+            internal.choose();
         }
     }
 
@@ -285,7 +335,7 @@ Item {
             switch (root.phase) {
             case "held":
             case "atRisk":
-                return internal.remaining / Math.max(1, root.lock?.lease ?? 1);
+                return internal.remaining / Math.max(1, internal.shown?.lease ?? 1);
             case "lost":
             case "error":
                 return 1;
@@ -307,7 +357,7 @@ Item {
             id: title
 
             width: parent.width
-            text: root.lock ? root.lock.name : ""
+            text: internal.name
             visible: text !== ""
             color: root.palette.windowText
             elide: Text.ElideMiddle

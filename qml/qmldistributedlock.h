@@ -4,18 +4,13 @@
 #pragma once
 
 #include "jspromisefactory.h"
+#include "lockkeeper.h"
 
 #include <QDistLock/distributedlock.h>
 
-#include <QtCore/qfuturewatcher.h>
-#include <QtCore/qpointer.h>
-#include <QtCore/qtimer.h>
 #include <QtQml/qjsvalue.h>
 #include <QtQml/qqml.h>
 #include <QtQml/qqmlparserstatus.h>
-
-#include <chrono>
-#include <vector>
 
 namespace QDistLock {
 
@@ -67,92 +62,64 @@ public:
     Q_ENUM(Mode)
 
     explicit QmlDistributedLock(QObject *parent = nullptr);
-    ~QmlDistributedLock() override;
 
     /// The requested name; a lock under the previous name may still be releasing.
-    QString name() const;
+    QString name() const { return m_name; }
     void setName(const QString &name);
     /// fencingToken() as a JavaScript number: exact up to 2^53, and of a type that the QML tools know.
-    double fencingNumber() const;
+    double fencingNumber() const { return double(fencingToken()); }
     /// The server's URL; empty means LockRegistry::defaultServer().
-    QString server() const;
+    QString server() const { return m_keeper.server(); }
     void setServer(const QString &server);
-    bool isActive() const;
-    void setActive(bool active);
+    bool isActive() const { return m_keeper.isActive(); }
+    void setActive(bool active) { m_keeper.setActive(active); }
     Mode qmlMode() const { return Mode(mode()); }
-    void setQmlMode(Mode mode) { setMode(LockOptions::Mode(mode)); }
+    void setQmlMode(Mode mode);
 
     /// Returns a promise that is resolved with { acquired, error, errorString, fencingToken }, for failures (busy,
     /// timed out, cancelled, …) too. It is never rejected.
-    Q_INVOKABLE QJSValue acquire();
+    Q_INVOKABLE QJSValue acquire() { return m_keeper.acquire(); }
     /// As acquire(), but with a single attempt, without waiting.
-    Q_INVOKABLE QJSValue tryAcquire();
+    Q_INVOKABLE QJSValue tryAcquire() { return m_keeper.tryAcquire(); }
     /// Returns a promise that is resolved with true if a level was released and, for the last level, the server
     /// confirmed it; otherwise with false. It is never rejected.
-    Q_INVOKABLE QJSValue release();
+    Q_INVOKABLE QJSValue release() { return m_keeper.release(); }
     /// Takes the lock away from its holder. Returns a promise that is resolved with true if there was a holder,
     /// otherwise with false, and rejected with an Error if the server could not be reached or refused.
     Q_INVOKABLE QJSValue forceRelease();
-    Q_INVOKABLE void cancel();
+    Q_INVOKABLE void cancel() { m_keeper.cancel(); }
 
-    void classBegin() override;
-    void componentComplete() override;
+    void classBegin() override { m_keeper.classBegin(); }
+    void componentComplete() override { m_keeper.componentComplete(); }
 
 Q_SIGNALS:
     void serverChanged();
     void activeChanged();
 
 protected:
-    /// An option has a new value. If \a needsChange and `active`, the lock is released and acquired again.
-    void optionChanged(bool needsChange);
-    bool isAttemptingOrHeld() const { return m_attempting || state() != Unlocked; }
+    /// As LockKeeper::optionChanged().
+    void optionChanged(bool needsChange) { m_keeper.optionChanged(needsChange); }
+    bool isAttemptingOrHeld() const { return m_keeper.isAttemptingOrHeld(); }
 
 private:
-    using Watcher = QFutureWatcher<LockResult>;
-    struct DeferredCall
-    {
-        QPointer<Watcher> watcher;
-        bool tryOnly;
-    };
+    friend class LockKeeper<QmlDistributedLock>;
+    friend class QmlReadWriteLock;
+    using Lock = DistributedLock;
 
-    QJSValue acquirePromise(bool tryOnly);
-    void start(const DeferredCall &call);
-    void cancelDeferredCalls();
+    void applyName();
+    QString subject() const;
+    qint64 presentToken() const { return fencingToken(); }
+    bool yields() const;
+    bool mustWait() const { return m_other && m_other->state() != Unlocked; }
+    bool mustWaitWithChange() const { return mustWait() && m_other->m_keeper.isChanging(); }
 
-    LockRegistry *requestedRegistry() const;
-    void requestChange();
-    void scheduleUpdate();
-    void update();
-    void applyChange();
-    bool hasActiveLevel() const;
-    void releaseAll();
-    void cancelUnwantedAttempt();
-    void startAttempt();
-    void takeLevel();
-    void attemptFinished();
-    void retryLater(const LockResult &failure);
-    void onLost();
-    void onReleased();
+    bool refuseInPair(const char *property) const;
+    void requestName(const QString &name);
 
     QString m_name;
-    QString m_server;
+    QmlDistributedLock *m_other = nullptr; ///< the other lock of a QmlReadWriteLock
     JsPromiseFactory m_promises;
-    /// acquire() and tryAcquire() before the component is complete, or before a new name or server is in use.
-    std::vector<DeferredCall> m_deferredCalls;
-    QFutureWatcher<LockResult> m_attempt; ///< the acquire that `active` started
-    QTimer m_retryTimer;
-    std::chrono::milliseconds m_retryDelay;
-    /// holdNumber() of the hold in which `active` has one level, 0 if it has none; see hasActiveLevel().
-    quint64 m_activeHold = 0;
-    int m_pendingCalls = 0; ///< acquires in progress that QML code started
-    bool m_active = false;
-    bool m_attempting = false; ///< attemptFinished() has not been called yet for m_attempt
-    bool m_levelTaken = false; ///< takeLevel() has given the level of m_attempt to `active` already
-    bool m_cancelling = false; ///< this class has cancelled m_attempt
-    bool m_stuck = false;      ///< retrying is useless until a property changes
-    bool m_changed = true;     ///< the requested name, server or options are not in use yet
-    bool m_complete = true;
-    bool m_updateScheduled = false;
+    LockKeeper<QmlDistributedLock> m_keeper{this};
 };
 
 } // namespace QDistLock

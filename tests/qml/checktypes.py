@@ -22,6 +22,8 @@ INTERNAL_MEMBERS = {("LockedAction", ("property", "internal", "QtObject"))}
 # How the page writes the types of C++.
 NAMES = {
     "QString": "string",
+    "QStringList": "list of strings",
+    "QDistLock::QmlDistributedLock": "DistributedLock",
     "double": "real",
     "qlonglong": "int",
     "QJSValue": "promise",

@@ -8,9 +8,13 @@
 #include <QDistLock/DistributedLock>
 
 #include <QtCore/qdebug.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qurl.h>
 #include <QtQml/qqmlcomponent.h>
+#include <QtQml/qqmlcontext.h>
 #include <QtQml/qqmlengine.h>
 #include <QtQml/qqmlerror.h>
 
@@ -57,5 +61,66 @@ inline std::unique_ptr<QDistLock::DistributedLock> createLock(QQmlEngine *engine
         qWarning().noquote() << component.errorString();
     return std::unique_ptr<QDistLock::DistributedLock>(qobject_cast<QDistLock::DistributedLock *>(root.release()));
 }
+
+/// One component in a separate engine.
+class Scene
+{
+public:
+    explicit Scene(const QByteArray &qml, bool complete = true)
+    {
+        m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
+        m_component = std::make_unique<QQmlComponent>(m_engine.get());
+        m_component->setData("import QtQml\nimport QDistLock\n" + qml, QUrl());
+        m_root.reset(complete ? m_component->create() : m_component->beginCreate(m_engine->rootContext()));
+        if (!m_root)
+            qWarning().noquote() << m_component->errorString();
+    }
+
+    void complete() { m_component->completeCreate(); }
+    void destroyEngine()
+    {
+        m_root.release(); // the engine destroys it
+        m_engine.reset();
+    }
+
+    QObject *root() const { return m_root.get(); }
+    QDistLock::DistributedLock *lock() const
+    {
+        if (auto *lock = qobject_cast<QDistLock::DistributedLock *>(m_root.get()))
+            return lock;
+        return m_root ? m_root->property("lock").value<QDistLock::DistributedLock *>() : nullptr;
+    }
+    /// Calls a method of the lock. The result of its promise appears in answer().
+    void call(const char *function)
+    {
+        m_root->setProperty("answer", QString());
+        QMetaObject::invokeMethod(m_root.get(), function);
+    }
+    QString answer() const { return m_root->property("answer").toString(); }
+    QJsonObject result() const { return QJsonDocument::fromJson(answer().toUtf8()).object(); }
+
+private:
+    std::unique_ptr<QQmlEngine> m_engine = std::make_unique<QQmlEngine>();
+    std::unique_ptr<QQmlComponent> m_component;
+    std::unique_ptr<QObject> m_root;
+};
+
+/// Deletes an object from inside its own signal. Needs `#include "moc_qmltesting.cpp"`.
+class Deleter : public QObject
+{
+    Q_OBJECT
+
+public:
+    explicit Deleter(QObject *doomed)
+        : m_doomed(doomed)
+    {
+    }
+
+public Q_SLOTS:
+    void deleteIt() { delete m_doomed; }
+
+private:
+    QPointer<QObject> m_doomed;
+};
 
 } // namespace QmlTesting

@@ -9,9 +9,11 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/MultiLock>
 
 #include <QtCore/qdir.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qregularexpression.h>
 #include <QtCore/qscopeguard.h>
 #include <QtGui/qaccessible.h>
 #include <QtGui/qfontinfo.h>
@@ -57,6 +59,10 @@ private Q_SLOTS:
     void serverAwayForAWhile_data() { Support::addRows<bool>("taken", {{"waiting", true}, {"held", false}}); }
     void serverAwayForAWhile();
     void lockMadeInCpp();
+    void severalLocks();
+    void severalLocksMadeInCpp();
+    void readWriteLock();
+    void noLockAtAll();
     void pollsOnlyWhileVisible();
     void followsFontAndWidth();
     void accessible();
@@ -75,6 +81,20 @@ private:
     QString show(const char *property) const { return m_light->property(property).toString(); }
     QString phase() const { return show("phase"); }
     void take(const QString &name);
+    /// A LockStatus of this lock, with what it says.
+    static QByteArray statusOf(const QByteArray &lock)
+    {
+        return "import QtQuick\n"
+               "Item {\n"
+               "    property QtObject lock: "
+                + lock
+                + "\n"
+                  "    property string phase: status.phase\n"
+                  "    property string detail: status.detail\n"
+                  "    property string accessibleName: status.Accessible.name\n"
+                  "    LockStatus { id: status; lock: parent.lock }\n"
+                  "}\n";
+    }
     QByteArray url() const { return m_server.url().toEncoded(); }
 
     RedisServer m_server;
@@ -373,6 +393,83 @@ void TestLockStatus::lockMadeInCpp()
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     delete lock;
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"none"_s, Patience);
+}
+
+void TestLockStatus::severalLocks()
+{
+    QmlTesting::Scene scene(statusOf("MultiLock { names: ['" + m_name + "', 'other']; server: '" + url()
+                                     + "'; wait: 60000; lease: 77000 }"));
+    QVERIFY(scene.root());
+    const auto shown = [&scene](const char *property) { return scene.root()->property(property).toString(); };
+    QObject *const lock = scene.root()->property("lock").value<QObject *>();
+    QCOMPARE(shown("phase"), u"unlocked"_s);
+    QCOMPARE(shown("accessibleName"), u"Lock %1, other: Unlocked"_s.arg(QString::fromLatin1(m_name)));
+    lock->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("phase"), u"held"_s, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("detail"), u"77 s left"_s, Patience);
+    m_server.command({"SET", "lock:third", "foreign"});
+    lock->setProperty("names", QStringList{u"third"_s});
+    QTRY_COMPARE_WITH_TIMEOUT(shown("phase"), u"acquiring"_s, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock third: Waiting"_s, Patience);
+    m_server.cli({"DEL", "lock:third"});
+    QTRY_COMPARE_WITH_TIMEOUT(shown("phase"), u"held"_s, Patience);
+    // `active` acquires it again at once, which must wait.
+    m_server.command({"SET", "lock:third", "foreign"});
+    QmlTesting::reconnectAll(m_server);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("detail"), u"after a loss: somebody else holds it (third)"_s, Patience);
+}
+
+void TestLockStatus::severalLocksMadeInCpp()
+{
+    QmlTesting::Scene scene(statusOf("null"));
+    QVERIFY(scene.root());
+    MultiLock lock(LockRegistry::instance(m_server.url()), {u"b"_s, u"a"_s});
+    scene.root()->setProperty("lock", QVariant::fromValue<QObject *>(&lock));
+    QCOMPARE(scene.root()->property("accessibleName").toString(), u"Lock a, b: Unlocked"_s);
+    lock.acquire();
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("phase").toString(), u"held"_s, Patience);
+    m_server.command({"DEL", "lock:b"});
+    QmlTesting::reconnectAll(m_server);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("phase").toString(), u"lost"_s, Patience);
+    QCOMPARE(scene.root()->property("detail").toString(), u"it was deleted on the server (b)"_s);
+}
+
+/// The lock in use, or the last one that was.
+void TestLockStatus::readWriteLock()
+{
+    QmlTesting::Scene scene(
+            statusOf("ReadWriteLock { name: '" + m_name + "'; server: '" + url() + "'; read.active: true }"));
+    QVERIFY(scene.root());
+    const auto shown = [&scene](const char *property) { return scene.root()->property(property).toString(); };
+    const QString name = QString::fromLatin1(m_name);
+    QObject *const lock = scene.root()->property("lock").value<QObject *>();
+    auto *const write = lock->property("write").value<DistributedLock *>();
+    auto *const read = lock->property("read").value<DistributedLock *>();
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (read): Held"_s.arg(name), Patience);
+    read->setProperty("active", false);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1: Unlocked"_s.arg(name), Patience);
+    m_server.command({"SET", m_key, "foreign"});
+    write->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (write): Waiting"_s.arg(name), Patience);
+    m_server.cli({"DEL", m_key});
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (write): Held"_s.arg(name), Patience);
+    // A loss is shown, although the lock is in use no longer.
+    QSignalSpy lost(write, &DistributedLock::lost);
+    connect(write, &DistributedLock::lost, write, [write] { write->setProperty("active", false); });
+    m_server.command({"DEL", m_key});
+    QmlTesting::reconnectAll(m_server);
+    QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (write): Lost"_s.arg(name), Patience);
+    read->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (read): Held"_s.arg(name), Patience);
+}
+
+void TestLockStatus::noLockAtAll()
+{
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"LockStatus cannot show .*: it is no lock"_s));
+    QmlTesting::Scene scene(statusOf("Timer { }"));
+    QVERIFY(scene.root());
+    QCOMPARE(scene.root()->property("phase").toString(), u"none"_s);
 }
 
 void TestLockStatus::pollsOnlyWhileVisible()

@@ -29,7 +29,9 @@ using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
 
 using namespace QDistLock;
+using QmlTesting::Deleter;
 using QmlTesting::Patience;
+using QmlTesting::Scene;
 using Support::RedisServer;
 
 namespace {
@@ -43,68 +45,7 @@ bool holds(DistributedLock *lock)
     return lock->isHeld();
 }
 
-/// One component in a separate engine.
-class Scene
-{
-public:
-    explicit Scene(const QByteArray &qml, bool complete = true)
-    {
-        m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
-        m_component = std::make_unique<QQmlComponent>(m_engine.get());
-        m_component->setData("import QtQml\nimport QDistLock\n" + qml, QUrl());
-        m_root.reset(complete ? m_component->create() : m_component->beginCreate(m_engine->rootContext()));
-        if (!m_root)
-            qWarning().noquote() << m_component->errorString();
-    }
-
-    void complete() { m_component->completeCreate(); }
-    void destroyEngine()
-    {
-        m_root.release(); // the engine destroys it
-        m_engine.reset();
-    }
-
-    QObject *root() const { return m_root.get(); }
-    DistributedLock *lock() const
-    {
-        if (auto *lock = qobject_cast<DistributedLock *>(m_root.get()))
-            return lock;
-        return m_root ? m_root->property("lock").value<DistributedLock *>() : nullptr;
-    }
-    /// Calls a method of the lock. The result of its promise appears in answer().
-    void call(const char *function)
-    {
-        m_root->setProperty("answer", QString());
-        QMetaObject::invokeMethod(m_root.get(), function);
-    }
-    QString answer() const { return m_root->property("answer").toString(); }
-    QJsonObject result() const { return QJsonDocument::fromJson(answer().toUtf8()).object(); }
-
-private:
-    std::unique_ptr<QQmlEngine> m_engine = std::make_unique<QQmlEngine>();
-    std::unique_ptr<QQmlComponent> m_component;
-    std::unique_ptr<QObject> m_root;
-};
-
 } // namespace
-
-/// Deletes an object from inside its own signal.
-class Deleter : public QObject
-{
-    Q_OBJECT
-
-public:
-    explicit Deleter(QObject *doomed)
-        : m_doomed(doomed)
-    {
-    }
-
-public Q_SLOTS:
-    void deleteIt() { delete m_doomed; }
-
-private:
-    QPointer<QObject> m_doomed;
-};
 
 class TestQml : public QObject
 {
@@ -1068,4 +1009,5 @@ void TestQml::engineDestroyedWhileAcquiring()
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, TestQml)
 
+#include "moc_qmltesting.cpp"
 #include "tst_qml.moc"

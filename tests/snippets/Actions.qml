@@ -11,7 +11,11 @@ Column {
     QtObject {
         id: backend
         function build(): int { return 0 }
+        function read() {}
+        function transfer() {}
     }
+    Switch { id: editing }
+    Switch { id: transferring }
 //! [action]
     Button {
         action: LockedAction {
@@ -36,4 +40,27 @@ Column {
         })
     }
 //! [promise]
+//! [several]
+    ReadWriteLock {
+        id: prices
+        name: "prices"
+        read.active: !editing.checked // any number of windows read at the same time, and nobody writes
+        read.onAcquired: backend.read()
+        write.active: editing.checked // this one alone reads and writes
+        write.onAcquired: backend.read() // others may have written since the last time
+    }
+    MultiLock {
+        id: accounts
+        names: ["account:7", "account:12"]
+        active: transferring.checked // both, or none of them
+        onAcquired: backend.transfer()
+        onLost: (reason, name) => console.warn("lost", name + ":", accounts.errorString)
+    }
+    LockStatus {
+        lock: prices // shows whichever of its two locks is in use
+    }
+    LockStatus {
+        lock: accounts
+    }
+//! [several]
 }
