@@ -168,12 +168,13 @@ Item {
         }
 
         function choose() {
-            if (!pair)
+            const locks = root.lock as ReadWriteLock; // `pair` may not have changed yet
+            if (!locks)
                 shown = (root.lock as DistributedLockBase) ?? (root.lock as MultiLockBase);
-            else if (pair.write.state !== DistributedLockBase.Unlocked)
-                shown = pair.write;
-            else if (pair.read.state !== DistributedLockBase.Unlocked || shown !== pair.write)
-                shown = pair.read;
+            else if (locks.write.state !== DistributedLockBase.Unlocked)
+                shown = locks.write;
+            else if (locks.read.state !== DistributedLockBase.Unlocked || shown !== locks.write)
+                shown = locks.read;
             if (root.lock && !shown)
                 console.warn(qsTr("LockStatus cannot show %1: it is no lock").arg(root.lock));
         }

@@ -255,7 +255,7 @@ void LockKeeper<Element>::update()
             return;
         }
         // Cancelled acquires must be reported under the old name.
-        if (m_attempting || m_pendingCalls > 0 || m_element->mustWaitWithChange())
+        if (m_attempting || m_pendingCalls > 0)
             return;
         applyChange();
         if (!alive)

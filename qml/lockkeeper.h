@@ -29,9 +29,8 @@ class LockRegistry;
     - subject(), what the text of an error begins with;
     - presentToken(), the fencing token that a LockResult of the present hold has;
     - yields(): another element goes first, so that `active` holds nothing for now;
-    - mustWait(): another element must release its lock before `active` can acquire anything;
-    - mustWaitWithChange(): another element must release its lock before a change can be applied.
-    When one of the last three changes, the element calls scheduleUpdate().
+    - mustWait(): another element must release its lock before `active` can acquire anything.
+    When one of the last two changes, the element calls scheduleUpdate().
 */
 template<typename Element>
 class LockKeeper
@@ -41,8 +40,6 @@ public:
     ~LockKeeper();
 
     bool isActive() const { return m_active; }
-    /// The requested name, server or options are not in use yet.
-    bool isChanging() const { return m_changed; }
     void setActive(bool active);
     QString server() const { return m_server; }
     void setServer(const QString &server);
@@ -112,7 +109,7 @@ private:
     bool m_levelTaken = false; ///< takeLevel() has given the level of m_attempt to `active` already
     bool m_cancelling = false; ///< this class has cancelled m_attempt
     bool m_stuck = false;      ///< retrying is useless until a property changes
-    bool m_changed = true;     ///< see isChanging()
+    bool m_changed = true;     ///< the requested name, server or options are not in use yet
     bool m_complete = true;
     bool m_updateScheduled = false;
 };

@@ -45,8 +45,10 @@ void QmlDistributedLock::setServer(const QString &server)
 
 void QmlDistributedLock::setQmlMode(Mode mode)
 {
-    if (mode != qmlMode() && !refuseInPair("mode"))
+    if (!m_other)
         setMode(LockOptions::Mode(mode));
+    else if (mode != qmlMode())
+        refuseInPair("mode");
 }
 
 void QmlDistributedLock::applyName()

@@ -111,7 +111,6 @@ private:
     qint64 presentToken() const { return fencingToken(); }
     bool yields() const;
     bool mustWait() const { return m_other && m_other->state() != Unlocked; }
-    bool mustWaitWithChange() const { return mustWait() && m_other->m_keeper.isChanging(); }
 
     bool refuseInPair(const char *property) const;
     void requestName(const QString &name);

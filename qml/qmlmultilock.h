@@ -77,7 +77,6 @@ private:
     qint64 presentToken() const;
     static bool yields() { return false; }
     static bool mustWait() { return false; }
-    static bool mustWaitWithChange() { return false; }
 
     QStringList m_names;
     LockKeeper<QmlMultiLock> m_keeper{this};

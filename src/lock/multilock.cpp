@@ -4,6 +4,7 @@
 #include "lock/multilock_p.h"
 
 #include <QtCore/qcoreevent.h>
+#include <QtCore/qthread.h>
 
 #include <algorithm>
 
@@ -126,9 +127,10 @@ void MultiLock::setLease(milliseconds lease)
 
 void MultiLock::setLeaseMs(int lease)
 {
-    if (isSuspiciouslyShort(milliseconds(lease)) && !d->isForeignCall("setLease()"))
-        warnOfShortLease(d->subject(), milliseconds(lease));
+    const QPointer<MultiLock> alive(this);
     setLease(milliseconds(lease));
+    if (alive && thread() == QThread::currentThread() && isSuspiciouslyShort(milliseconds(lease)))
+        warnOfShortLease(d->subject(), milliseconds(lease));
 }
 
 milliseconds MultiLock::waitTime() const

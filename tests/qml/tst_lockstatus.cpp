@@ -462,6 +462,10 @@ void TestLockStatus::readWriteLock()
     QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (write): Lost"_s.arg(name), Patience);
     read->setProperty("active", true);
     QTRY_COMPARE_WITH_TIMEOUT(shown("accessibleName"), u"Lock %1 (read): Held"_s.arg(name), Patience);
+    scene.root()->setProperty("lock", QVariant::fromValue<QObject *>(nullptr));
+    QCOMPARE(shown("phase"), u"none"_s);
+    scene.root()->setProperty("lock", QVariant::fromValue(lock));
+    QCOMPARE(shown("accessibleName"), u"Lock %1 (read): Held"_s.arg(name));
 }
 
 void TestLockStatus::noLockAtAll()

@@ -593,7 +593,7 @@ void TestQml::serverChangeTakesItsDefaults()
 {
     const QUrl other(u"memory:"_s);
     LockRegistry *const registry = LockRegistry::instance(other);
-    registry->setDefaults(LockOptions().withRepairMissingTtl(false));
+    registry->setDefaults(LockOptions().withRepairMissingTtl(false).withMode(LockOptions::Shared));
     registry->setKeyPrefix(u"other:"_s);
     const auto restored = qScopeGuard([registry] {
         registry->setDefaults(LockOptions());
@@ -603,7 +603,7 @@ void TestQml::serverChangeTakesItsDefaults()
     holder.acquire();
     QTRY_VERIFY_WITH_TIMEOUT(holder.isHeld(), Patience);
 
-    Scene scene(plain("active: true; lease: 20000"));
+    Scene scene(plain("active: true; lease: 20000; mode: DistributedLock.Exclusive"));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     scene.lock()->setProperty("server", other.toString());
@@ -611,6 +611,7 @@ void TestQml::serverChangeTakesItsDefaults()
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
     QVERIFY(!scene.lock()->options().repairMissingTtl);
     QCOMPARE(scene.lock()->lease(), 20s); // set here, so the registry's default does not apply
+    QCOMPARE(scene.lock()->mode(), LockOptions::Exclusive);
     holder.release();
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
 }

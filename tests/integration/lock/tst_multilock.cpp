@@ -40,6 +40,9 @@ public:
         setOptions(options);
     }
 
+    using MultiLock::acquireAsync;
+    using MultiLock::holdNumber;
+
     SpiesOf<MultiLock> spies{this};
 };
 
@@ -136,6 +139,8 @@ private Q_SLOTS:
     void renewedInANestedEventLoop();
     void fencing();
     void badNames();
+    void holdNumbers();
+    void optionsOfOneAcquire();
     void ownOptions();
     void deletedWhileItGetsItsOptions();
     void badOptions();
@@ -979,6 +984,32 @@ void tst_MultiLock::badNames()
     QVERIFY(acquireNow(&many));
     TestMultiLock one(registry(), {u"a"_s});
     QVERIFY(acquireNow(&one));
+}
+
+void tst_MultiLock::holdNumbers()
+{
+    TestMultiLock lock(registry(), {u"a"_s, u"b"_s});
+    QCOMPARE(lock.holdNumber(), quint64(0));
+    QVERIFY(acquireNow(&lock));
+    const quint64 first = lock.holdNumber();
+    QVERIFY(first > 0);
+    QVERIFY(acquireNow(&lock)); // nested
+    QCOMPARE(lock.holdNumber(), first);
+    lock.release();
+    QVERIFY(awaited(lock.releaseAsync()));
+    QCOMPARE(lock.holdNumber(), quint64(0));
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.holdNumber() > first);
+}
+
+void tst_MultiLock::optionsOfOneAcquire()
+{
+    LockRegistry other(serverUrl());
+    TestLock holder(&other, u"b"_s);
+    QVERIFY(acquireNow(&holder));
+    TestMultiLock lock(registry(), {u"a"_s, u"b"_s});
+    QCOMPARE(awaited(lock.acquireAsync(options().withWait(0ms))).error, DistributedLock::BusyError);
+    QCOMPARE(lock.waitTime(), options().wait);
 }
 
 /// The registry's defaults do not replace options that were set; the NOTIFY signals tell of the others.
