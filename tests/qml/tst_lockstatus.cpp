@@ -432,6 +432,9 @@ void TestLockStatus::severalLocksMadeInCpp()
     QmlTesting::reconnectAll(m_server);
     QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("phase").toString(), u"lost"_s, Patience);
     QCOMPARE(scene.root()->property("detail").toString(), u"it was deleted on the server (b)"_s);
+    DistributedLock other(LockRegistry::instance(m_server.url()), u"c"_s);
+    scene.root()->setProperty("lock", QVariant::fromValue<QObject *>(&other));
+    QCOMPARE(scene.root()->property("phase").toString(), u"unlocked"_s); // the loss was that of the former one
 }
 
 /// The lock in use, or the last one that was.
