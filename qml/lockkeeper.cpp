@@ -66,9 +66,15 @@ void LockKeeper<Element>::setServer(const QString &server)
 {
     if (m_server == server)
         return;
+    requestServer(server);
+    Q_EMIT m_element->serverChanged();
+}
+
+template<typename Element>
+void LockKeeper<Element>::requestServer(const QString &server)
+{
     m_server = server;
     requestChange();
-    Q_EMIT m_element->serverChanged();
 }
 
 template<typename Element>

@@ -43,6 +43,8 @@ public:
     void setActive(bool active);
     QString server() const { return m_server; }
     void setServer(const QString &server);
+    /// The caller emits serverChanged().
+    void requestServer(const QString &server);
     LockRegistry *requestedRegistry() const;
 
     void classBegin() { m_complete = false; }

@@ -26,15 +26,16 @@ bool QmlDistributedLock::refuseInPair(const char *property) const
 
 void QmlDistributedLock::setName(const QString &name)
 {
-    if (name != m_name && !refuseInPair("name"))
-        requestName(name);
+    if (name == m_name || refuseInPair("name"))
+        return;
+    requestName(name);
+    Q_EMIT nameChanged();
 }
 
 void QmlDistributedLock::requestName(const QString &name)
 {
     m_name = name;
     m_keeper.requestChange();
-    Q_EMIT nameChanged();
 }
 
 void QmlDistributedLock::setServer(const QString &server)

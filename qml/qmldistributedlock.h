@@ -8,6 +8,7 @@
 
 #include <QDistLock/distributedlock.h>
 
+#include <QtCore/qpointer.h>
 #include <QtQml/qjsvalue.h>
 #include <QtQml/qqml.h>
 #include <QtQml/qqmlparserstatus.h>
@@ -113,10 +114,10 @@ private:
     bool mustWait() const { return m_other && m_other->state() != Unlocked; }
 
     bool refuseInPair(const char *property) const;
-    void requestName(const QString &name);
+    void requestName(const QString &name); ///< the caller emits nameChanged()
 
     QString m_name;
-    QmlDistributedLock *m_other = nullptr; ///< the other lock of a QmlReadWriteLock
+    QPointer<QmlDistributedLock> m_other; ///< the other lock of a QmlReadWriteLock
     JsPromiseFactory m_promises;
     LockKeeper<QmlDistributedLock> m_keeper{this};
 };

@@ -5,8 +5,6 @@
 
 #include <QDistLock/impl/readwritepair.h>
 
-#include <QtCore/qpointer.h>
-
 namespace QDistLock {
 
 QmlReadWriteLock::QmlReadWriteLock(QObject *parent)
@@ -17,31 +15,51 @@ QmlReadWriteLock::QmlReadWriteLock(QObject *parent)
     Detail::makeReadWritePair(m_read, m_write);
     m_read->m_other = m_write;
     m_write->m_other = m_read;
-    connect(m_read, &DistributedLock::stateChanged, this, [this] { m_write->m_keeper.scheduleUpdate(); });
-    connect(m_write, &DistributedLock::stateChanged, this, [this] { m_read->m_keeper.scheduleUpdate(); });
-    connect(m_write, &QmlDistributedLock::activeChanged, this, [this] { m_read->m_keeper.scheduleUpdate(); });
+    for (QmlDistributedLock *lock : {m_read.data(), m_write.data()}) {
+        const auto updateOther = [other = lock->m_other] {
+            if (other)
+                other->m_keeper.scheduleUpdate();
+        };
+        connect(lock, &DistributedLock::stateChanged, this, updateOther);
+        connect(lock, &QmlDistributedLock::activeChanged, this, updateOther);
+        connect(lock, &QObject::destroyed, this, updateOther);
+    }
 }
+
+// Both locks change before the first signal, whose handler may change them again.
 
 void QmlReadWriteLock::setName(const QString &name)
 {
-    if (name == this->name())
+    if (name == m_name)
         return;
+    m_name = name;
     const QPointer<QmlReadWriteLock> alive(this);
-    m_read->requestName(name);
-    if (alive)
-        m_write->requestName(name);
+    for (QmlDistributedLock *lock : {m_read.data(), m_write.data()}) {
+        if (lock)
+            lock->requestName(name);
+    }
+    if (m_read)
+        Q_EMIT m_read->nameChanged();
+    if (alive && m_write)
+        Q_EMIT m_write->nameChanged();
     if (alive)
         Q_EMIT nameChanged();
 }
 
 void QmlReadWriteLock::setServer(const QString &server)
 {
-    if (server == this->server())
+    if (server == m_server)
         return;
+    m_server = server;
     const QPointer<QmlReadWriteLock> alive(this);
-    m_read->m_keeper.setServer(server);
-    if (alive)
-        m_write->m_keeper.setServer(server);
+    for (QmlDistributedLock *lock : {m_read.data(), m_write.data()}) {
+        if (lock)
+            lock->m_keeper.requestServer(server);
+    }
+    if (m_read)
+        Q_EMIT m_read->serverChanged();
+    if (alive && m_write)
+        Q_EMIT m_write->serverChanged();
     if (alive)
         Q_EMIT serverChanged();
 }
@@ -55,8 +73,9 @@ void QmlReadWriteLock::classBegin()
 void QmlReadWriteLock::componentComplete()
 {
     const QPointer<QmlReadWriteLock> alive(this);
-    m_read->componentComplete();
-    if (alive)
+    if (m_read)
+        m_read->componentComplete();
+    if (alive && m_write)
         m_write->componentComplete();
 }
 

@@ -32,9 +32,9 @@ public:
 
     /// As those of QmlDistributedLock.
     ///@{
-    QString name() const { return m_read->name(); }
+    QString name() const { return m_name; }
     void setName(const QString &name);
-    QString server() const { return m_read->server(); }
+    QString server() const { return m_server; }
     void setServer(const QString &server);
     ///@}
     QmlDistributedLock *read() const { return m_read; }
@@ -48,8 +48,11 @@ Q_SIGNALS:
     void serverChanged();
 
 private:
-    QmlDistributedLock *const m_read;
-    QmlDistributedLock *const m_write;
+    QString m_name;
+    QString m_server;
+    // Null if the application has deleted it.
+    const QPointer<QmlDistributedLock> m_read;
+    const QPointer<QmlDistributedLock> m_write;
 };
 
 } // namespace QDistLock

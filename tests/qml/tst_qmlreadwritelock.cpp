@@ -72,6 +72,9 @@ private Q_SLOTS:
     void lossWhileBothAreActive();
     void nameChange_data();
     void nameChange();
+    void nameChangedAgainInAHandler();
+    void oneOfThemIsDeleted_data();
+    void oneOfThemIsDeleted();
     void serverChange();
     void withoutAName();
     void propertiesOfThePair_data();
@@ -296,6 +299,46 @@ void TestQmlReadWriteLock::nameChange()
     QCOMPARE(failed.count(), 0);
     QCOMPARE(isWritten("lock:third"), isReader);
     QVERIFY(!m_server.exists("lock:other"));
+}
+
+void TestQmlReadWriteLock::nameChangedAgainInAHandler()
+{
+    Pair pair(element("write.active: true"));
+    QVERIFY(pair.read && pair.write);
+    QTRY_VERIFY_WITH_TIMEOUT(pair.write->isHeld(), Patience);
+    connect(pair.read, &DistributedLock::nameChanged, this, [&pair] {
+        if (pair.element->property("name").toString() == QLatin1String("second"))
+            pair.element->setProperty("name", u"third"_s);
+    });
+    pair.element->setProperty("name", u"second"_s);
+    QCOMPARE(pair.element->property("name").toString(), u"third"_s);
+    QCOMPARE(pair.read->property("name").toString(), u"third"_s);
+    QCOMPARE(pair.write->property("name").toString(), u"third"_s);
+    QTRY_VERIFY_WITH_TIMEOUT(isWritten("lock:third"), Patience);
+    QVERIFY(!m_server.exists("lock:second"));
+}
+
+void TestQmlReadWriteLock::oneOfThemIsDeleted_data()
+{
+    Support::addRows<bool>("writing", {{"read", false}, {"write", true}});
+}
+
+/// By C++; the other one is a lock as before, which waits for nothing.
+void TestQmlReadWriteLock::oneOfThemIsDeleted()
+{
+    QFETCH(bool, writing);
+    Pair pair(element(writing ? "read.active: true; write.active: true" : "read.active: true"));
+    QVERIFY(pair.read && pair.write);
+    DistributedLock *const doomed = writing ? pair.write : pair.read;
+    DistributedLock *const other = writing ? pair.read : pair.write;
+    QTRY_VERIFY_WITH_TIMEOUT(doomed->isHeld(), Patience);
+    delete doomed;
+    setActive(other, true);
+    QTRY_VERIFY_WITH_TIMEOUT(other->isHeld(), Patience);
+    QCOMPARE(isWritten(), !writing);
+    pair.element->setProperty("name", u"other"_s);
+    QCOMPARE(pair.element->property("name").toString(), u"other"_s);
+    QTRY_VERIFY_WITH_TIMEOUT(m_server.exists("lock:other") && other->isHeld(), Patience);
 }
 
 void TestQmlReadWriteLock::serverChange()
