@@ -284,10 +284,14 @@ EngineFixture::WaitingClient EngineFixture::waitingClient(int kind, const LockId
     if (kind == Cluster) {
         // The subscription for this lock comes with the first need of it.
         const QByteArray token = makeToken(*client.engine);
+        const int others = inspect(*client.engine, id).queueLength;
         wait(*client.engine, id, token);
-        client.engine->abandon(id, token, 30s, 0ms, 60s);
         if (!Support::EventLoopProbe::waitFor([&] { return client.engine->canBeWoken(id); }))
             qFatal("no subscription");
+        client.engine->abandon(id, token, 30s, 0ms, 60s);
+        // An acquire in the same turn of the event loop would be sent first, and find this token in the queue.
+        if (!Support::EventLoopProbe::waitFor([&] { return inspect(*client.engine, id).queueLength == others; }))
+            qFatal("still in the queue");
     }
     client.notices = std::make_unique<Notices>(*client.engine);
     client.token = makeToken(*client.engine);
