@@ -53,7 +53,7 @@ public:
     /// MultiLock::fencingToken() as a JavaScript number, see QmlDistributedLock::fencingNumber().
     Q_INVOKABLE double fencingToken(const QString &name) const { return double(MultiLock::fencingToken(name)); }
 
-    /// As those of QmlDistributedLock; `fencingToken` of the result is that of the first name.
+    /// As those of QmlDistributedLock; `fencingToken` of the result is that of the lock whose name sorts first.
     ///@{
     Q_INVOKABLE QJSValue acquire() { return m_keeper.acquire(); }
     Q_INVOKABLE QJSValue tryAcquire() { return m_keeper.tryAcquire(); }

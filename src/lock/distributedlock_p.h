@@ -34,7 +34,7 @@ inline int toInt(std::chrono::milliseconds duration)
     return int(std::min<qint64>(duration.count(), greatest));
 }
 
-/// LockOptions::wait of a property: the greatest int stands for LockOptions::Forever.
+/// Converts a value of the property `wait`, in milliseconds, to LockOptions::wait. The greatest int means no limit.
 inline std::chrono::milliseconds waitFromMs(int wait)
 {
     return wait == (std::numeric_limits<int>::max)() ? LockOptions::Forever : std::chrono::milliseconds(wait);

@@ -31,7 +31,7 @@ using Support::RedisServer;
 
 namespace {
 
-/// A ReadWriteLock element, in an engine of its own.
+/// A QML engine with one ReadWriteLock element, and the two locks of this element.
 class Pair : public Scene
 {
 public:
