@@ -17,7 +17,9 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,6 +62,7 @@ private Q_SLOTS:
     TIMING void childrenFromBeforeAndTheGuardian();
     void firstProcessOfAContainer();
     void oneOfSeveral();
+    void leavesTheProcessorToOthers();
     void policyKill();
     void policyWarn();
     TIMING void policyWarnNotRenewed();
@@ -390,6 +393,39 @@ void tst_RunLoss::oneOfSeveral()
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY2(program.errors().contains("\"b\""), program.errors().constData());
     QCOMPARE(lockKeys(m_server), QList<QByteArray>()); // the other one was released
+}
+
+// The guardian runs before all ordinary processes, if the user may ask for that. If it did not sleep while `run` tells
+// it that there is nothing to guard any more, `run` could not end it on this processor.
+void tst_RunLoss::leavesTheProcessorToOthers()
+{
+    Program::Setup onOneProcessor = setup();
+    onOneProcessor.inChild = [] {
+        cpu_set_t processors;
+        CPU_ZERO(&processors);
+        ::sched_getaffinity(0, sizeof processors, &processors);
+        for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&processors) > 1; ++i)
+            CPU_CLR(i, &processors);
+        ::sched_setaffinity(0, sizeof processors, &processors);
+    };
+    const auto used = [] { // by all processes that have ended
+        rusage usage = {};
+        ::getrusage(RUSAGE_CHILDREN, &usage);
+        return std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+                + std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    };
+    const auto usedByRun = [&](int status, const std::function<void(Program *)> &end) {
+        const auto before = used();
+        Program program(onOneProcessor,
+                        {u"run"_s, u"--on-lost"_s, u"kill"_s, u"job"_s, u"-c"_s, u"echo started; cat"_s});
+        if (program.waitForOutput("started\n"))
+            end(&program);
+        [&] { QCOMPARE(program.waitForStatus(), status); }();
+        return used() - before;
+    };
+    const auto released = usedByRun(0, [](Program *program) { program->closeWriteChannel(); });
+    const auto lost = usedByRun(79, [this](Program *) { takeAway({"DEL", "lock:job"}); });
+    QVERIFY2(lost < released + 400ms, qPrintable(u"%1 and %2 us"_s.arg(lost.count()).arg(released.count())));
 }
 
 void tst_RunLoss::policyKill()

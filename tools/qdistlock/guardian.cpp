@@ -379,6 +379,7 @@ void Guardian::dismiss()
 {
     m_replaceTimer.stop();
     m_order.child = 0;
+    m_order.killAt = Never; // otherwise it would not sleep again, and might keep this process from ending it
     if (m_pipe < 0)
         return;
     if (send())
