@@ -180,8 +180,8 @@ public:
         int permits = 0; ///< of the semaphore, if the token is that of a holder of permits, see LockOptions::permits
         /// Not 0: acquired with one command together with the others that have this number and are made in the same
         /// event loop turn, all or none of them. Only if canAcquireTogether(), without `enqueue`, without permits, all
-        /// of one lease, and not more than MostTogether. Where several commands are needed nevertheless, as while a
-        /// cluster slot moves, some of them may be acquired.
+        /// of one lease. Where several commands are needed, some of them may be acquired: for more than MostTogether,
+        /// for different slots of a cluster, and while a slot moves.
         quint64 together = 0;
     };
     virtual bool canAcquireTogether() const { return false; }

@@ -175,7 +175,7 @@ void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code
     deliverLater();
 }
 
-void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
+void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own, quint64 number)
 {
     if (!alive)
         return;
@@ -230,6 +230,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
     }
     if (m_withdrawn.contains(id))
         return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
+    if (machine.phase() != LeaseMachine::Acquiring)
+        together = number;
     machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
     run(InsideCall);
 }
@@ -627,6 +629,7 @@ bool DistributedLockPrivate::storeError(const EngineError &newError)
         return false;
     error = newError.code;
     errorString = text;
+    errorRule = newError.rule;
     return true;
 }
 

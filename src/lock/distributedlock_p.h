@@ -93,8 +93,8 @@ public:
     std::shared_ptr<Detail::LockLink> link;
 
     quint64 newRequest() { return ++m_lastRequest; }
-    /// \a own replaces the lock's options.
-    void acquire(quint64 id, bool once, const LockOptions *own = nullptr);
+    /// \a own replaces the lock's options. \a number: see LockEngine::Acquire::together.
+    void acquire(quint64 id, bool once, const LockOptions *own = nullptr, quint64 number = 0);
     void failAcquire(quint64 id, DistributedLock::Error code, const QString &text);
     QString refuseAcquire(const char *function);
     bool isForeignCall(const char *function) const;
@@ -165,6 +165,7 @@ public:
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
+    EngineError::Rule errorRule = EngineError::NoRule; ///< of the same error
     AcquireFutures acquireFutures;
     ReleaseFutures releaseFutures;
 

@@ -55,7 +55,7 @@ public:
     LeaseMachine machine;
     LockRegistryPrivate *registry = nullptr;
     quint64 turn = 0;     ///< orders the acquisitions of the registry's locks
-    quint64 together = 0; ///< that of the next acquisition, see LockEngine::Acquire
+    quint64 together = 0; ///< of the present acquisition, see LockEngine::Acquire
 
 protected:
     enum Context { InsideCall, OnEventLoop };

@@ -3,6 +3,8 @@
 
 #include "lock/multilock_p.h"
 
+#include <QDistLock/impl/acquiretogether.h>
+
 #include <QtCore/qcoreevent.h>
 #include <QtCore/qthread.h>
 
@@ -291,6 +293,42 @@ void MultiLock::cancel()
 {
     if (!d->isForeignCall("cancel()"))
         d->cancel();
+}
+
+std::optional<QFuture<qsizetype>> Detail::tryAcquireTogether(const QList<DistributedLock *> &locks)
+{
+    LockRegistryPrivate *const registry = DistributedLockPrivate::get(locks.first())->registry;
+    const LockEngine *const engine = registry->engine();
+    if (locks.size() < 2 || !engine || !engine->canAcquireTogether())
+        return std::nullopt;
+    const quint64 number = registry->nextTurn();
+    QList<QFuture<LockResult>> results;
+    QList<QPointer<DistributedLock>> owners; // null when one is destroyed
+    for (DistributedLock *const lock : locks) {
+        auto *const d = DistributedLockPrivate::get(lock);
+        const quint64 id = d->newRequest();
+        d->setNamesHolder(false);
+        results.append(d->acquireFuture(id));
+        owners.append(lock);
+        const LockOptions own = LockOptions(d->options).withMinHold(0ms); // it may be in vain
+        d->acquire(id, true, &own, number);
+    }
+    return QtFuture::whenAll(results.begin(), results.end()).then([owners](const QList<QFuture<LockResult>> &ended) {
+        qsizetype refused = -1;
+        const auto wasFree = [&owners](qsizetype i) {
+            return owners[i] && DistributedLockPrivate::get(owners[i])->errorRule == EngineError::OthersTaken;
+        };
+        for (qsizetype i = 0; i < ended.size(); ++i) {
+            if (ended[i].result().error && (refused < 0 || wasFree(refused)))
+                refused = i;
+        }
+        for (const QPointer<DistributedLock> &lock : owners) {
+            auto *const d = lock ? DistributedLockPrivate::get(lock) : nullptr;
+            if (d && refused < 0)
+                d->machine.setMinHold(d->options.minHold, d->now());
+        }
+        return refused;
+    });
 }
 
 } // namespace QDistLock

@@ -375,10 +375,9 @@ void MultiLockPrivate::askAll()
     for (Member &member : members) {
         DistributedLockPrivate *const d = of(member);
         const LockOptions own = optionsOf(member, m_used);
-        d->together = number;
         d->setNamesHolder(!mayWait); // otherwise this is no failure
         member.request = d->newRequest();
-        d->acquire(member.request, true, &own);
+        d->acquire(member.request, true, &own, number);
     }
 }
 
@@ -469,7 +468,6 @@ void MultiLockPrivate::gotAll()
     m_levels = int(m_requests.size());
     for (Member &member : members) {
         member.isRenewed = false;
-        of(member)->together = 0;
         of(member)->machine.setMinHold(m_used.minHold, now());
         member.lock->setAutoRenew(m_options.autoRenew);
     }
@@ -598,7 +596,6 @@ void MultiLockPrivate::giveUpAll()
             if (member.mode.value_or(m_used.mode) != mode)
                 continue;
             member.request = 0;
-            of(member)->together = 0;
             of(member)->setNamesHolder(true);
             of(member)->giveUp();
         }

@@ -7,6 +7,7 @@
 
 #include "support/certificates.h"
 #include "support/fakeserver.h"
+#include "support/rediscluster.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 
@@ -17,6 +18,7 @@
 #include <QtCore/qtemporarydir.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -87,6 +89,16 @@ private Q_SLOTS:
     void conflictWithPermits();
     void otherNumberOfPermits();
     void severalNames();
+    void severalNamesAreOneCommand_data()
+    {
+        addRows<QString>("option",
+                         {{"exclusive", u"--lease=30s"_s}, {"shared", u"--shared"_s}, {"no wait", u"--timeout=0"_s}});
+    }
+    void severalNamesAreOneCommand();
+    void severalNamesNonBlocking();
+    void severalNamesBeginAgain();
+    TIMING void severalNamesOfASilentServer();
+    void severalSlotsOfACluster();
     TIMING void severalNamesBusy();
     TIMING void severalNamesInAnyOrder();
     TIMING void severalNamesAreFresh();
@@ -98,6 +110,14 @@ private Q_SLOTS:
     void containerWithoutInit_data();
     void containerWithoutInit();
     void nestedLocks();
+    void readOnlyReplica_data()
+    {
+        addRows<QStringList>("arguments",
+                             {{"one", {u"job"_s}},
+                              {"several", {u"work,job"_s}},
+                              {"one, -n", {u"-n"_s, u"job"_s}},
+                              {"several, -n", {u"-n"_s, u"work,job"_s}}});
+    }
     void readOnlyReplica();
     void serverAway_data();
     void serverAway();
@@ -115,6 +135,7 @@ private Q_SLOTS:
 private:
     void exitCodes(int step);
     void conflict(const QStringList &options, int status, const QByteArray &text);
+    qint64 callsOf(const QStringList &arguments, const QList<QByteArray> &commands);
     Result runWithout(const QByteArray &server, const QStringList &options);
     /// Waits until \a count clients are in the queue of the lock "job".
     bool areWaiting(int count);
@@ -376,15 +397,23 @@ void tst_Run::cannotExecute()
 
 void tst_Run::fewCommands()
 {
-    QCOMPARE(run(setup(), {u"run"_s, u"job"_s, u"true"_s}).status, 0); // the scripts are known from now on
-    // Without the login.
-    const auto calls = [this] {
+    const qint64 calls = callsOf({u"run"_s, u"job"_s, u"true"_s}, {"evalsha", "eval", "subscribe", "publish"});
+    QVERIFY2(calls <= 3, qPrintable(QString::number(calls)));
+}
+
+/// How many of \a commands are sent by qdistlock with \a arguments, once the server knows the scripts.
+qint64 tst_Run::callsOf(const QStringList &arguments, const QList<QByteArray> &commands)
+{
+    const auto calls = [&] {
         const QHash<QByteArray, qint64> byName = m_server.commandCalls();
-        return byName.value("evalsha") + byName.value("eval") + byName.value("subscribe") + byName.value("publish");
+        return std::accumulate(commands.cbegin(), commands.cend(), qint64(0),
+                               [&byName](qint64 sum, const QByteArray &name) { return sum + byName.value(name); });
     };
+    const Result first = run(setup(), arguments);
     const qint64 before = calls();
-    QCOMPARE(run(setup(), {u"run"_s, u"job"_s, u"true"_s}).status, 0);
-    QVERIFY2(calls() - before <= 3, qPrintable(QString::number(calls() - before)));
+    const Result second = run(setup(), arguments);
+    [&] { QVERIFY2(first.status == 0 && second.status == 0, second.errors.constData()); }();
+    return calls() - before;
 }
 
 void tst_Run::heldWhileTheChildRuns()
@@ -424,6 +453,10 @@ void tst_Run::minHold()
     QCOMPARE(run(setup(), {u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s, u"job"_s, u"true"_s}).status, 0);
     QVERIFY(m_server.pttl("lock:job") > 600'000 && m_server.pttl("lock:job") <= 1'200'000);
     QCOMPARE(run(setup(), {u"run"_s, u"-n"_s, u"job"_s, u"true"_s}).status, 75);
+    const QStringList options{u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s};
+    QCOMPARE(run(setup(), options + QStringList{u"a,b"_s, u"true"_s}).status, 0);
+    for (const char *const key : {"lock:a", "lock:b"})
+        QVERIFY(m_server.pttl(key) > 600'000 && m_server.pttl(key) <= 1'200'000);
 }
 
 void tst_Run::conflict_data()
@@ -725,6 +758,70 @@ void tst_Run::severalNames()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
+void tst_Run::severalNamesAreOneCommand()
+{
+    QFETCH(QString, option);
+    QCOMPARE(callsOf({u"run"_s, option, u"b,a,c"_s, u"true"_s}, {"evalsha", "eval"}), 2); // acquire, and release
+    for (const char *const name : {"a", "b", "c"})
+        QVERIFY(m_server.exists("{lock:" + QByteArray(name) + "}:fence"));
+}
+
+// None is held, not even for a moment.
+void tst_Run::severalNamesNonBlocking()
+{
+    m_server.command({"SET", "lock:b", "foreign", "PX", "60000"});
+    const Result result = run(setup(), {u"run"_s, u"-n"_s, u"a,b,c"_s, u"echo"_s, u"ran"_s});
+    QCOMPARE(result.status, 75);
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.startsWith("qdistlock run: lock \"b\" is held by another library, ")
+                     && result.errors.contains("to wait for it, leave out -n") && result.errors.count('\n') == 1,
+             result.errors.constData());
+    QCOMPARE(m_server.keys(), QList<QByteArray>{"lock:b"}); // a lock that was held leaves its fencing token
+    m_server.command({"DEL", "lock:b"});
+    Program holder(setup(), {u"hold"_s, u"b"_s});
+    QVERIFY(holder.waitForOutput("\n"));
+    // Once, because the list is long on a busy server.
+    QCOMPARE(callsOf({u"run"_s, u"-n"_s, u"-E"_s, u"0"_s, u"a,b,c"_s, u"true"_s}, {"client|list"}), 1);
+}
+
+// While it waits for one of them, it holds none that comes later in the order: others might wait for each other.
+void tst_Run::severalNamesBeginAgain()
+{
+    m_server.command({"SET", "lock:c", "foreign", "PX", "600000"});
+    Program program(setup(), {u"run"_s, u"a,b,c"_s, u"echo"_s, u"ran"_s});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:c}:queue"); }));
+    QVERIFY(m_server.exists("lock:a") && m_server.exists("lock:b"));
+    m_server.command({"SET", "lock:a", "foreign", "PX", "600000"});
+    reconnectAll(m_server);
+    QVERIFY(eventually([this] { return m_server.exists("{lock:a}:queue"); }));
+    QVERIFY(eventually([this] { return !m_server.exists("lock:b") && !m_server.exists("{lock:c}:queue"); }));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
+    QCOMPARE(program.output(), QByteArray());
+}
+
+void tst_Run::severalNamesOfASilentServer()
+{
+    leavesRoomFor(400ms);
+    FakeServer silent{QByteArray()}; // after the login
+    QElapsedTimer time;
+    time.start();
+    const Result result = run({silent.url().toEncoded()}, {u"run"_s, u"-w"_s, u"1s"_s, u"a,b"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 69 && result.errors.contains("did not answer"), result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QVERIFY2(time.elapsed() >= 1000 && time.elapsed() < 1900, qPrintable(QString::number(time.elapsed())));
+}
+
+// A command has keys of one slot, so there is one command for each name.
+void tst_Run::severalSlotsOfACluster()
+{
+    const Started<RedisCluster> cluster;
+    const Result result = run({cluster.url().toEncoded()}, {u"run"_s, u"a,b,c"_s, u"-c"_s, u"echo $QDISTLOCK_FENCE"_s});
+    QVERIFY2(result.status == 0, result.errors.constData());
+    QCOMPARE(result.output.split(',').size(), 3);
+    QCOMPARE(result.errors, QByteArray());
+}
+
 void tst_Run::severalNamesBusy()
 {
     leavesRoomFor(150ms); // the server must have answered when the wait ends
@@ -913,7 +1010,9 @@ void tst_Run::readOnlyReplica()
 {
     Started<RedisServer> server(RedisServer::Options::withTcp());
     server.command({"REPLICAOF", "127.0.0.1", "1"});
-    const Result result = run({server.tcpUrl().toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QFETCH(QStringList, arguments);
+    const Result result = run({server.tcpUrl().toEncoded()},
+                              QStringList{u"run"_s} + arguments + QStringList{u"echo"_s, u"ran"_s});
     QVERIFY2(result.status == 69, result.errors.constData());
     QCOMPARE(result.output, QByteArray());
     QVERIFY2(result.errors.contains("lock \"job\"") && result.errors.contains("give the URL of its master"),

@@ -7,6 +7,7 @@
 #include "output.h"
 #include "session.h"
 
+#include <QDistLock/impl/acquiretogether.h>
 #include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qfuture.h>
@@ -77,9 +78,7 @@ LockSet::LockSet(Session *session, const QStringList &names)
             // reached. The problems of a lock that is held are worth a line when it is at risk.
             const bool isWaiting = m_phase == Acquiring && lock->state() == DistributedLock::Acquiring;
             if (isWaiting && m_session->isReadOnly(lock->errorString()))
-                fail(lock->error(),
-                     u"lock %1: %2 is a read-only replica; give the URL of its master"_s.arg(quoted(lock->name()),
-                                                                                             m_session->serverText()));
+                fail(lock->error(), lock->errorString());
             else if (isWaiting && m_session->wasReached())
                 printNote(lock->errorString());
             else if (m_phase == Held)
@@ -123,14 +122,52 @@ void LockSet::acquire()
     }
     m_phase = Acquiring;
     m_session->startConnectTimeout();
+    attemptTogether();
+}
+
+void LockSet::attemptTogether()
+{
+    QList<DistributedLock *> locks;
+    for (const auto &lock : m_locks) {
+        prepareAttempt(lock.get());
+        locks += lock.get();
+    }
+    auto result = QDistLock::Detail::tryAcquireTogether(locks);
+    if (!result) {
+        attempt(0);
+        return;
+    }
+    m_areTogether = true;
+    result->then(this, [this, attempt = ++m_attempts](qsizetype refused) {
+        if (attempt != m_attempts || m_phase != Acquiring)
+            return;
+        m_areTogether = false;
+        m_next = refused < 0 ? m_locks.size() - 1 : size_t(refused);
+        const DistributedLock *const lock = presentLock();
+        if (refused < 0)
+            attempted({});
+        else if (!mayWait() || m_session->isReadOnly(lock->errorString()))
+            attempted({lock->error(), lock->errorString(), 0});
+        else
+            beginAgain();
+    });
+}
+
+/// Gives back what is held, as nothing has run yet, and acquires them in the order of their names.
+void LockSet::beginAgain()
+{
+    for (const auto &lock : m_locks) {
+        if (lock->state() == DistributedLock::Acquiring)
+            lock->cancel();
+        else if (lock->isHeld())
+            lock->release();
+    }
     attempt(0);
 }
 
-void LockSet::attempt(size_t index)
+/// Sets the options and the timer for the next attempt.
+void LockSet::prepareAttempt(DistributedLock *lock)
 {
-    m_next = index;
-    DistributedLock *const lock = m_locks.at(index).get();
-    const Invocation &invocation = m_session->invocation();
     LockOptions options = m_session->lockOptions();
     if (m_waitEnd != Never)
         options.wait = std::max(0ms, std::chrono::ceil<milliseconds>(m_waitEnd - presentMoment()));
@@ -138,13 +175,26 @@ void LockSet::attempt(size_t index)
     lock->setOptions(options);
     m_isAsked = false;
     m_holder.reset();
-    if (m_waitEnd != Never && !invocation.has(Option::NonBlock))
+    if (m_waitEnd != Never && mayWait())
         m_timer.start(options.wait - std::min(options.wait / 2, AnswerTime));
-    QFuture<LockResult> result = invocation.has(Option::NonBlock) ? lock->tryAcquireAsync() : lock->acquireAsync();
+}
+
+void LockSet::attempt(size_t index)
+{
+    m_areTogether = false;
+    m_next = index;
+    DistributedLock *const lock = presentLock();
+    prepareAttempt(lock);
+    QFuture<LockResult> result = mayWait() ? lock->acquireAsync() : lock->tryAcquireAsync();
     result.then(this, [this, attempt = ++m_attempts](const LockResult &end) {
         if (attempt == m_attempts && m_phase == Acquiring)
             attempted(end);
     });
+}
+
+bool LockSet::mayWait() const
+{
+    return !m_session->invocation().has(Option::NonBlock) && m_session->lockOptions().wait > 0ms;
 }
 
 DistributedLock *LockSet::presentLock() const
@@ -163,7 +213,7 @@ void LockSet::attempted(const LockResult &result)
             endIfFresh();
         break;
     case DistributedLock::CancelledError:
-        attempt(m_next); // it was held, and lost before that could be reported
+        beginAgain(); // it was held, and lost before that could be reported
         break;
     case DistributedLock::BusyError:
     case DistributedLock::TimeoutError:
@@ -212,7 +262,9 @@ void LockSet::askForHolder(milliseconds answerTime)
 
 void LockSet::timeReached()
 {
-    if (m_phase == Acquiring && !m_isAsked)
+    if (m_phase == Acquiring && m_areTogether)
+        beginAgain(); // which says at the end of the wait that the server does not answer
+    else if (m_phase == Acquiring && !m_isAsked)
         askForHolder(AnswerTime);
     else if (m_phase == Failing)
         reportConflict(); // without an answer
@@ -248,21 +300,25 @@ void LockSet::reportConflict()
     const bool areEnough = info.permits - info.permitsTaken >= options.take;
     if (areOfPermits(info) && options.permits != 0 && areEnough && info.queueLength > 0)
         holder += u", while another one waits"_s;
-    const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
-    if (!isNonBlocking && waited > 0ms) {
+    if (mayWait()) {
         fail(m_conflict,
              u"lock %1 was not free within %2 (-w): it is held by %3"_s.arg(name, durationText(waited), holder));
     } else {
         fail(m_conflict,
-             u"lock %1 is held by %2; to wait for it, %3"_s.arg(
-                     name, holder,
-                     isNonBlocking ? u"leave out -n, or give -w DUR instead"_s : u"give -w a longer time than 0"_s));
+             u"lock %1 is held by %2; to wait for it, %3"_s.arg(name, holder,
+                                                                m_session->invocation().has(Option::NonBlock)
+                                                                        ? u"leave out -n, or give -w DUR instead"_s
+                                                                        : u"give -w a longer time than 0"_s));
     }
 }
 
 void LockSet::fail(DistributedLock::Error error, const QString &text)
 {
-    m_failure = m_session->fail(error, text);
+    const QString inOurWords = m_session->isReadOnly(text)
+            ? u"lock %1: %2 is a read-only replica; give the URL of its master"_s.arg(quoted(presentLock()->name()),
+                                                                                      m_session->serverText())
+            : text;
+    m_failure = m_session->fail(error, inOurWords);
     const bool isCut = error == DistributedLock::ConnectionError && m_phase == Acquiring && m_session->wasReached()
             && m_session->registry()->state() != LockRegistry::Ready;
     if (!isCut) {
@@ -286,13 +342,9 @@ void LockSet::lockLost(DistributedLock *lock, DistributedLock::LossReason reason
     if (m_phase == Held) {
         Q_EMIT lost(lock, reason);
     } else if (m_phase == Acquiring) {
-        // One of several, while another one was waited for: begin again. Nothing has run yet.
+        // One of several, while another one was waited for.
         printDetail(lock->errorString());
-        for (const auto &other : m_locks) {
-            if (other->state() != DistributedLock::Unlocked)
-                other->release();
-        }
-        attempt(0);
+        beginAgain();
     }
 }
 

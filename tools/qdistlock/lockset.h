@@ -22,9 +22,11 @@ namespace Cli {
 class Session;
 
 /*!
-    The locks that `run` and `hold` hold together: one for each name. They are acquired one after the other, ordered by
-    name, so that no two programs wait for each other. --timeout is the time for all of them. Those that are held
-    already are renewed while others are waited for, with --no-renew, too: its lease is for the time after acquired().
+    The locks that `run` and `hold` hold together: one for each name. They are acquired as those of a MultiLock: with
+    one command if all are free, otherwise one after the other, ordered by name, so that no two programs wait for each
+    other. --timeout is the time for all of them. Those that are held already are renewed while others are waited for,
+    with --no-renew, too: its lease is for the time after acquired().
+    Unlike a MultiLock, it still holds the others when one is lost, until release(): the command may still run.
 */
 class LockSet : public QObject
 {
@@ -71,7 +73,11 @@ Q_SIGNALS:
 
 private:
     enum Phase { Idle, Acquiring, Failing, GivingBack, Held, Releasing };
+    void attemptTogether();
     void attempt(size_t index);
+    void prepareAttempt(DistributedLock *lock);
+    void beginAgain();
+    bool mayWait() const;
     void attempted(const QDistLock::LockResult &result);
     void endIfFresh();
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
@@ -88,8 +94,9 @@ private:
     std::vector<std::unique_ptr<DistributedLock>> m_locks; ///< ordered by name
     std::vector<DistributedLock *> m_inGivenOrder;
     Phase m_phase = Idle;
-    size_t m_next = 0;  ///< the lock that is being waited for
-    int m_attempts = 0; ///< the result of an attempt that was given up counts no more
+    size_t m_next = 0;          ///< the lock that is being waited for
+    bool m_areTogether = false; ///< all are being asked for with one command
+    int m_attempts = 0;         ///< the result of an attempt that was given up counts no more
     Moment m_waitEnd = Never;
     DistributedLock::Error m_conflict = DistributedLock::NoError; ///< while Failing
     bool m_isAsked = false;                                       ///< who holds the lock that is being waited for
