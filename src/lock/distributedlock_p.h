@@ -165,7 +165,7 @@ public:
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
-    EngineError::Rule errorRule = EngineError::NoRule; ///< of the same error
+    EngineError::Rule errorRule = EngineError::NoRule; ///< that of `error`
     AcquireFutures acquireFutures;
     ReleaseFutures releaseFutures;
 

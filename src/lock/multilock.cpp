@@ -299,7 +299,7 @@ std::optional<QFuture<qsizetype>> Detail::tryAcquireTogether(const QList<Distrib
 {
     LockRegistryPrivate *const registry = DistributedLockPrivate::get(locks.first())->registry;
     const LockEngine *const engine = registry->engine();
-    if (locks.size() < 2 || !engine || !engine->canAcquireTogether())
+    if (!engine || !engine->canAcquireTogether())
         return std::nullopt;
     const quint64 number = registry->nextTurn();
     QList<QFuture<LockResult>> results;
@@ -322,9 +322,10 @@ std::optional<QFuture<qsizetype>> Detail::tryAcquireTogether(const QList<Distrib
             if (ended[i].result().error && (refused < 0 || wasFree(refused)))
                 refused = i;
         }
+        if (refused >= 0)
+            return refused;
         for (const QPointer<DistributedLock> &lock : owners) {
-            auto *const d = lock ? DistributedLockPrivate::get(lock) : nullptr;
-            if (d && refused < 0)
+            if (auto *const d = lock ? DistributedLockPrivate::get(lock) : nullptr)
                 d->machine.setMinHold(d->options.minHold, d->now());
         }
         return refused;

@@ -453,8 +453,7 @@ void tst_Run::minHold()
     QCOMPARE(run(setup(), {u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s, u"job"_s, u"true"_s}).status, 0);
     QVERIFY(m_server.pttl("lock:job") > 600'000 && m_server.pttl("lock:job") <= 1'200'000);
     QCOMPARE(run(setup(), {u"run"_s, u"-n"_s, u"job"_s, u"true"_s}).status, 75);
-    const QStringList options{u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s};
-    QCOMPARE(run(setup(), options + QStringList{u"a,b"_s, u"true"_s}).status, 0);
+    QCOMPARE(run(setup(), {u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s, u"a,b"_s, u"true"_s}).status, 0);
     for (const char *const key : {"lock:a", "lock:b"})
         QVERIFY(m_server.pttl(key) > 600'000 && m_server.pttl(key) <= 1'200'000);
 }
@@ -812,7 +811,7 @@ void tst_Run::severalNamesOfASilentServer()
     QVERIFY2(time.elapsed() >= 1000 && time.elapsed() < 1900, qPrintable(QString::number(time.elapsed())));
 }
 
-// A command has keys of one slot, so there is one command for each name.
+// One command cannot have all their keys.
 void tst_Run::severalSlotsOfACluster()
 {
     const Started<RedisCluster> cluster;

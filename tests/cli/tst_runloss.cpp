@@ -395,8 +395,8 @@ void tst_RunLoss::oneOfSeveral()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>()); // the other one was released
 }
 
-// The guardian runs before all ordinary processes, if the user may ask for that. If it did not sleep while `run` tells
-// it that there is nothing to guard any more, `run` could not end it on this processor.
+// If root has started `run`, the guardian runs before all ordinary processes. It must sleep once it has nothing to
+// guard: otherwise `run` cannot use this processor, not even to end the guardian.
 void tst_RunLoss::leavesTheProcessorToOthers()
 {
     Program::Setup onOneProcessor = setup();

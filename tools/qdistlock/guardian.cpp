@@ -379,7 +379,8 @@ void Guardian::dismiss()
 {
     m_replaceTimer.stop();
     m_order.child = 0;
-    m_order.killAt = Never; // otherwise it would not sleep again, and might keep this process from ending it
+    // A moment that has passed would keep it awake, and it runs before this process, which wants to end it.
+    m_order.killAt = Never;
     if (m_pipe < 0)
         return;
     if (send())

@@ -122,14 +122,18 @@ void LockSet::acquire()
     }
     m_phase = Acquiring;
     m_session->startConnectTimeout();
-    attemptTogether();
+    if (m_locks.size() > 1)
+        attemptTogether();
+    else
+        attempt(0);
 }
 
 void LockSet::attemptTogether()
 {
+    const LockOptions options = beginAttempt();
     QList<DistributedLock *> locks;
     for (const auto &lock : m_locks) {
-        prepareAttempt(lock.get());
+        lock->setOptions(options);
         locks += lock.get();
     }
     auto result = QDistLock::Detail::tryAcquireTogether(locks);
@@ -165,18 +169,18 @@ void LockSet::beginAgain()
     attempt(0);
 }
 
-/// Sets the options and the timer for the next attempt.
-void LockSet::prepareAttempt(DistributedLock *lock)
+/// Returns the options for the locks of this attempt.
+LockOptions LockSet::beginAttempt()
 {
     LockOptions options = m_session->lockOptions();
     if (m_waitEnd != Never)
         options.wait = std::max(0ms, std::chrono::ceil<milliseconds>(m_waitEnd - presentMoment()));
     options.autoRenew = true; // until all are held
-    lock->setOptions(options);
     m_isAsked = false;
     m_holder.reset();
     if (m_waitEnd != Never && mayWait())
         m_timer.start(options.wait - std::min(options.wait / 2, AnswerTime));
+    return options;
 }
 
 void LockSet::attempt(size_t index)
@@ -184,7 +188,7 @@ void LockSet::attempt(size_t index)
     m_areTogether = false;
     m_next = index;
     DistributedLock *const lock = presentLock();
-    prepareAttempt(lock);
+    lock->setOptions(beginAttempt());
     QFuture<LockResult> result = mayWait() ? lock->acquireAsync() : lock->tryAcquireAsync();
     result.then(this, [this, attempt = ++m_attempts](const LockResult &end) {
         if (attempt == m_attempts && m_phase == Acquiring)
@@ -263,7 +267,7 @@ void LockSet::askForHolder(milliseconds answerTime)
 void LockSet::timeReached()
 {
     if (m_phase == Acquiring && m_areTogether)
-        beginAgain(); // which says at the end of the wait that the server does not answer
+        beginAgain(); // the server has not answered; it may answer while there is time
     else if (m_phase == Acquiring && !m_isAsked)
         askForHolder(AnswerTime);
     else if (m_phase == Failing)
@@ -300,15 +304,15 @@ void LockSet::reportConflict()
     const bool areEnough = info.permits - info.permitsTaken >= options.take;
     if (areOfPermits(info) && options.permits != 0 && areEnough && info.queueLength > 0)
         holder += u", while another one waits"_s;
+    const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
     if (mayWait()) {
         fail(m_conflict,
              u"lock %1 was not free within %2 (-w): it is held by %3"_s.arg(name, durationText(waited), holder));
     } else {
         fail(m_conflict,
-             u"lock %1 is held by %2; to wait for it, %3"_s.arg(name, holder,
-                                                                m_session->invocation().has(Option::NonBlock)
-                                                                        ? u"leave out -n, or give -w DUR instead"_s
-                                                                        : u"give -w a longer time than 0"_s));
+             u"lock %1 is held by %2; to wait for it, %3"_s.arg(
+                     name, holder,
+                     isNonBlocking ? u"leave out -n, or give -w DUR instead"_s : u"give -w a longer time than 0"_s));
     }
 }
 

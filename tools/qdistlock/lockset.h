@@ -7,6 +7,7 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockInfo>
+#include <QDistLock/LockOptions>
 
 #include <QtCore/qobject.h>
 #include <QtCore/qstringlist.h>
@@ -75,7 +76,7 @@ private:
     enum Phase { Idle, Acquiring, Failing, GivingBack, Held, Releasing };
     void attemptTogether();
     void attempt(size_t index);
-    void prepareAttempt(DistributedLock *lock);
+    QDistLock::LockOptions beginAttempt();
     void beginAgain();
     bool mayWait() const;
     void attempted(const QDistLock::LockResult &result);
