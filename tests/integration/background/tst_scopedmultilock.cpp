@@ -596,8 +596,9 @@ void tst_ScopedMultiLock::stalledService()
     }
     const qint64 elapsed = timer.elapsed();
     end->release();
-    // The service must not log anything while Qt Test ends.
-    QVERIFY(eventually([&log] { return log.messages(QtWarningMsg).size() == 2; }));
+    // The service must not log anything while Qt Test ends. It logs both losses, unless it was stalled after a renewal
+    // but before it could report it: then both are held again.
+    QVERIFY(eventually([&] { return log.messages(QtWarningMsg).size() == 2 || locks; }));
     QCOMPARE_LT(elapsed, 1350); // by the clock, because the service is blocked
 }
 
