@@ -720,6 +720,8 @@ void ZooKeeperEngine::waiters(const LockId &lock, int atMost,
         if (queue.isEmpty())
             return completion({}, {});
         const auto found = std::make_shared<QList<LockWaiter>>();
+        // Once for all, so that nobody seems to have waited for longer than one before it.
+        const auto now = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
         for (qsizetype i = 0; i < queue.size(); ++i) {
             const bool isLast = i == queue.size() - 1;
             m_session.read(parent + '/' + queue.at(i).name, nullptr, [=](const Result &result) {
@@ -727,9 +729,7 @@ void ZooKeeperEngine::waiters(const LockId &lock, int atMost,
                     LockWaiter waiter;
                     waiter.position = int(found->size());
                     waiter.client = clientOf(result.data);
-                    const auto now = std::chrono::system_clock::now().time_since_epoch();
-                    waiter.waited = std::max(0ms,
-                                             std::chrono::duration_cast<milliseconds>(now) - result.stat.createdAt);
+                    waiter.waited = std::max(0ms, now - result.stat.createdAt);
                     found->append(waiter);
                 }
                 if (isLast)
