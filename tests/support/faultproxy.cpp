@@ -418,12 +418,10 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
             return;
         }
         if (n < 0) {
-            // The reader has closed. Data that the other side has sent before still arrives.
+            // The reader has closed. What it sent before still arrives: read() finds the end after that.
             stream.queue.clear();
-            if (!toServer) {
+            if (!toServer)
                 connection.repliesDropped = true;
-                connection.requests.ended = true;
-            }
             return;
         }
         if (largestSlice > 0 && !toServer)
@@ -440,7 +438,12 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
         stream.queue.pop_front();
     }
     // Only the client learns that a connection in the black hole has ended.
-    if (stream.ended && stream.queue.empty() && !connection.swallowed)
+    if (!stream.ended || !stream.queue.empty() || connection.swallowed)
+        return;
+    // A server that cannot send its reply forgets the commands it has not read yet. So it can, and closes then.
+    if (toServer)
+        ::shutdown(fd, SHUT_WR);
+    else
         close(connection, false);
 }
 
