@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "support/clusterslot.h"
+#include "support/eventually.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
 #include "support/rows.h"
@@ -218,7 +219,7 @@ void TestExamples::jobLimitOfAFleet()
     other.setTake(3);
     other.setLease(10min);
     const auto acquired = other.acquireAsync();
-    QTRY_VERIFY_WITH_TIMEOUT(acquired.isFinished(), 60000);
+    EVENTUALLY_VERIFY(acquired.isFinished());
     QVERIFY2(acquired.result(), qPrintable(acquired.result().errorString));
 
     const Result result = run(QStringLiteral(JOB_LIMIT), m_server.url().toString());
@@ -392,7 +393,7 @@ void TestExamples::interrupt(const QString &program, const QByteArray &foreignLo
     printed += process.readAll();
     QVERIFY2(process.exitStatus() == QProcess::NormalExit, printed.constData());
     QVERIFY2(process.exitCode() == 128 + SIGINT, printed.constData());
-    QTRY_COMPARE_WITH_TIMEOUT(keys(), expected, 60000);
+    EVENTUALLY_COMPARE(keys(), expected);
 }
 
 /// The lock is held while the master is replaced, and of the servers of the example nothing remains.
@@ -412,7 +413,7 @@ void TestExamples::failOver()
         return output.contains(text);
     };
     if (interruptedAt == u"start")
-        QTRY_VERIFY_WITH_TIMEOUT(QDir(folder.path()).entryList(QDir::Dirs | QDir::NoDotAndDotDot).size() == 1, 60000);
+        EVENTUALLY_VERIFY(QDir(folder.path()).entryList(QDir::Dirs | QDir::NoDotAndDotDot).size() == 1);
     else if (!interruptedAt.isEmpty())
         QTRY_VERIFY2_WITH_TIMEOUT(reads(interruptedAt), qPrintable(output), 60000);
     if (!interruptedAt.isEmpty())

@@ -6,6 +6,7 @@
 #include "support/locktest.h"
 
 #include "support/certificates.h"
+#include "support/eventually.h"
 #include "support/fakeclock.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
@@ -166,7 +167,7 @@ void tst_Reconnect::demoted()
     RedisServer::Options secondOptions = RedisServer::Options::withTcp();
     secondOptions.replicaOf = &first;
     Started<RedisServer> second(secondOptions);
-    QTRY_COMPARE_WITH_TIMEOUT(second.info("replication", "master_link_status"), "up", 60000);
+    EVENTUALLY_COMPARE(second.info("replication", "master_link_status"), "up");
     FaultProxy proxy(first);
     FaultProxy waitersProxy(first);
 

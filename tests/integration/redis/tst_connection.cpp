@@ -3,6 +3,7 @@
 
 #include "redis/connection.h"
 #include "support/eventloopprobe.h"
+#include "support/eventually.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
@@ -646,7 +647,7 @@ void tst_Connection::flushWritesNow()
     QVERIFY(becomesReady(&connection));
     connection.send({"SET", "k", "v"}, 60s, {});
     connection.flush();
-    QTRY_COMPARE_WITH_TIMEOUT(m_server.get("k"), QByteArray("v"), 60000);
+    EVENTUALLY_COMPARE(m_server.get("k"), QByteArray("v"));
 }
 
 void tst_Connection::largeArguments()
@@ -773,7 +774,7 @@ void tst_Connection::closeEndsWhatIsUnanswered()
     QCOMPARE(calls, 0);
     QVERIFY(waitFor([&calls] { return calls == 1; }));
     QCOMPARE(last.outcome, CommandResult::Unknown);
-    QTRY_COMPARE_WITH_TIMEOUT(m_server.get("k"), QByteArray("v"), 60000);
+    EVENTUALLY_COMPARE(m_server.get("k"), QByteArray("v"));
     QCOMPARE(calls, 1);
 }
 
@@ -812,7 +813,7 @@ void tst_Connection::deletedInHandler()
     }
     connection->send({"PING"}, 60s, [&later](const CommandResult &) { ++later; });
     QVERIFY(waitFor([&connection] { return !connection; }));
-    QTRY_COMPARE_WITH_TIMEOUT(m_server.get("last"), QByteArray("word"), 60000);
+    EVENTUALLY_COMPARE(m_server.get("last"), QByteArray("word"));
     QCOMPARE(later, 0);
     QVERIFY(waitFor([this] { return m_server.connectedClients() == 0; }));
 }

@@ -3,6 +3,7 @@
 
 #include "redis/connection.h"
 #include "support/certificates.h"
+#include "support/eventually.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
@@ -365,7 +366,7 @@ void tst_Tls::destructorWrites()
         QVERIFY(becomesReady(&connection));
         connection.send({"SET", "last", "word"}, 60s, {});
     }
-    QTRY_COMPARE_WITH_TIMEOUT(server->get("last"), QByteArray("word"), 60000);
+    EVENTUALLY_COMPARE(server->get("last"), QByteArray("word"));
 }
 
 void tst_Tls::largeReplies()

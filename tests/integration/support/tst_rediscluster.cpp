@@ -4,6 +4,7 @@
 // The cluster that other tests trust: its faults are those that their names say.
 
 #include "support/clusterslot.h"
+#include "support/eventually.h"
 #include "support/rediscluster.h"
 #include "support/respclient.h"
 #include "support/rows.h"
@@ -81,8 +82,8 @@ void tst_RedisCluster::masterIsCutOff()
         const int owner = m_cluster.ownerOf(m_slot);
         return owner >= 0 && owner != master;
     };
-    QTRY_VERIFY_WITH_TIMEOUT(isReplaced(), 60'000);
-    QTRY_VERIFY_WITH_TIMEOUT(server.command({"SET", Key, "2"}).toByteArray().startsWith("-CLUSTERDOWN"), 60'000);
+    EVENTUALLY_VERIFY(isReplaced());
+    EVENTUALLY_VERIFY(server.command({"SET", Key, "2"}).toByteArray().startsWith("-CLUSTERDOWN"));
     setNodeTimeout("60000");
     m_cluster.join(master);
     QVERIFY(m_cluster.waitUntilHealthy());
