@@ -440,7 +440,8 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
     // Only the client learns that a connection in the black hole has ended.
     if (!stream.ended || !stream.queue.empty() || connection.swallowed)
         return;
-    // A server that cannot send its reply forgets the commands it has not read yet. So it can, and closes then.
+    // Only the end is passed on, so that the server answers all and closes then. A server whose reply found the
+    // connection closed would forget the commands it has not read yet.
     if (toServer)
         ::shutdown(fd, SHUT_WR);
     else

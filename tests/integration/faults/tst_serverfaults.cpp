@@ -3,9 +3,9 @@
 
 // Faults of the process that holds a lock, and of the server: stopped, paused, restarted, full, a replica.
 
-#include "support/eventually.h"
 #include "support/locktest.h"
 
+#include "support/eventually.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/registrytime.h"
