@@ -979,6 +979,7 @@ void tst_PlainMode::masterOfAService()
         view.epoch = 1;
         for (const auto &sentinel : sentinels)
             sentinel->setView(view);
+        QVERIFY(eventually([&] { return sentinels.front()->isListenedTo(); }));
         sentinels.front()->reportSwitch(m_server.port(), successor.port());
         QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 2; })); // at once, at the new master
         const qsizetype renewed = lock.spies.renewed.size();
