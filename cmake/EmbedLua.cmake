@@ -12,7 +12,7 @@ Adds two generated headers to the target, and generates them again when a .lua f
 - "engine/protocolconstants.h" has the texts and whole numbers of constants.lua: `CLAIM_TTL` becomes
   `QDistLock::Protocol::ClaimTtl`, a duration if its comment begins with "ms".
 
-A line `--#include common.lua` is replaced by the code of that file, from the same folder. Comments and blank lines are
+A line `--#include slots.lua` is replaced by the code of that file, from the same folder. Comments and blank lines are
 left out, because the text is sent to servers that do not have the script.
 ]]
 
@@ -53,7 +53,7 @@ foreach(file IN LISTS FILES)
     if(NOT name MATCHES "^[a-z][a-z_0-9]*$")
         message(FATAL_ERROR "${file}: the name must be a C++ identifier")
     endif()
-    if(name STREQUAL "common")
+    if(name STREQUAL "common" OR name STREQUAL "slots") # only parts of others
         continue()
     endif()
     if(name STREQUAL "constants")

@@ -50,4 +50,9 @@ void QmlSemaphore::setTake(int take)
     Q_EMIT takeChanged();
 }
 
+QList<int> QmlSemaphore::heldSlots() const
+{
+    return Detail::heldSlots(this);
+}
+
 } // namespace QDistLock

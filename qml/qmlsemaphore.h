@@ -21,6 +21,8 @@ class QmlSemaphore : public QmlDistributedLock
     QML_NAMED_ELEMENT(Semaphore)
     Q_PROPERTY(int permits READ permits WRITE setPermits NOTIFY permitsChanged FINAL)
     Q_PROPERTY(int take READ take WRITE setTake NOTIFY takeChanged FINAL)
+    Q_PROPERTY(int slot READ slot NOTIFY fencingTokenChanged FINAL)
+    Q_PROPERTY(QList<int> heldSlots READ heldSlots NOTIFY fencingTokenChanged FINAL)
 
 public:
     /// A value of `permits`, and the default.
@@ -33,6 +35,11 @@ public:
     void setPermits(int permits);
     int take() const;
     void setTake(int take);
+    /// As those of Semaphore.
+    ///@{
+    int slot() const { return heldSlots().value(0, -1); }
+    QList<int> heldSlots() const;
+    ///@}
 
 Q_SIGNALS:
     void permitsChanged();

@@ -6,6 +6,8 @@
 
 #include <QDistLock/distributedlock.h>
 
+#include <QtCore/qlist.h>
+
 namespace QDistLock {
 
 /*!
@@ -29,9 +31,13 @@ namespace QDistLock {
     DistributedLock::OptionsError. LockRegistry::setPermits() or `qdistlock permits` changes it; clients that should
     follow such changes use LockOptions::ServerPermits.
 
+    slot() says which of the permits an object has: a number that no other holder has at the same time, for example that
+    of a worker or of one of five devices.
+
     Fencing: each acquisition has a token, greater than all before. The guarded resource must not refuse a smaller one:
     holders that came earlier still have their permits. It can refuse those that are smaller than the last token of a
-    holder without permits.
+    holder without permits. What belongs to one slot() can refuse those that are smaller than the last token of a holder
+    with that slot.
 
     Thread, errors, ownership: as DistributedLock.
     Algorithm: a sorted set of the permits taken, with the ends of their leases; see docs/protocol.md.
@@ -43,6 +49,7 @@ class QDISTLOCK_EXPORT Semaphore : public DistributedLock
     ///@{
     Q_PROPERTY(int permits READ permits WRITE setPermits NOTIFY permitsChanged FINAL)
     Q_PROPERTY(int take READ take WRITE setTake NOTIFY takeChanged FINAL)
+    Q_PROPERTY(int slot READ slot NOTIFY fencingTokenChanged FINAL)
     ///@}
 
 public:
@@ -66,6 +73,15 @@ public:
     int take() const;
     void setTake(int take);
     ///@}
+
+    /// Which of the permits this object has: the lowest number from 0 that was free when it acquired them. No other
+    /// holder has the same number at the same time. If it has several permits, the first of heldSlots(). -1 while it is
+    /// not held, and if the server had more than 1,024 permits for the name at that time. Permits that are acquired in
+    /// another way than by a Semaphore, in C++ or QML, or by `qdistlock` count as the others do, but have no number.
+    /// Numbers cost the server time with each acquire, about 0.6 µs for each permit that is taken.
+    int slot() const;
+    /// The numbers of all permits that it has, ascending; empty if slot() is -1.
+    QList<int> heldSlots() const;
 
     /// Asks the server how many permits are free; 0 if more are taken than there are, and while the lock is held
     /// exclusively or by readers. If the server has no number yet, permits() counts. It may have changed when it

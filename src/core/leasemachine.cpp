@@ -145,7 +145,7 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     m_attempt.isInFlight = false;
     switch (reply.status) {
     case EngineReply::Granted:
-        granted(reply.fencingToken, m_attempt.sentAt, m_options.lease, reply.validUntil, now);
+        granted(reply, m_attempt.sentAt, m_options.lease, now);
         if (m_attempt.isServerReplaced)
             serverReplaced(now);
         return;
@@ -193,11 +193,10 @@ bool LeaseMachine::endsWait(const EngineError &error) const
             && !(error.code == DistributedLock::PermissionError && wasInQueue);
 }
 
-void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds lease, LeaseTime validUntil,
-                           LeaseTime now)
+void LeaseMachine::granted(const EngineReply &reply, LeaseTime sentAt, milliseconds lease, LeaseTime now)
 {
     m_attempt.isInFlight = false;
-    if (now + TimerSlack >= deadlineOf(sentAt, lease, validUntil)) {
+    if (now + TimerSlack >= deadlineOf(sentAt, lease, reply.validUntil)) {
         abandon();
         m_obstacle.error = EngineError::byRule(DistributedLock::ConnectionError, EngineError::LateReply);
         attemptFailed(now);
@@ -205,10 +204,11 @@ void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds l
     }
     m_phase = Held;
     m_hold = {};
-    m_hold.fencingToken = fencingToken;
+    m_hold.fencingToken = reply.fencingToken;
+    m_hold.permitSlots = reply.permitSlots;
     m_hold.count = int(m_requests.size());
     m_hold.acquiredAt = sentAt;
-    confirmed(sentAt, lease, validUntil);
+    confirmed(sentAt, lease, reply.validUntil);
     m_nextExpiry = NeverTime;
     const auto requests = std::exchange(m_requests, {});
     for (auto it = requests.keyBegin(); it != requests.keyEnd(); ++it)
@@ -272,7 +272,10 @@ void LeaseMachine::handedOver(const LockEngine::Handover &handover, LeaseTime no
     if (m_attempt.isInFlight || isTooLong || isTooShort || isLate || isOutdated || m_options.minReplicas > 0) {
         grantNoticed(now);
     } else {
-        granted(handover.fencingToken, handover.sentAt, lease, NeverTime, now);
+        EngineReply grant;
+        grant.fencingToken = handover.fencingToken;
+        grant.permitSlots = handover.permitSlots;
+        granted(grant, handover.sentAt, lease, now);
         m_hold.acquiredAt = now; // sentAt is a bound, and may be much earlier
         m_hold.mustExtend = handover.lease != m_options.lease;
     }
@@ -593,7 +596,7 @@ void LeaseMachine::adopt(quint64 id, const LockOptions &options, const EngineRep
     m_wait = {};
     m_obstacle = {};
     m_backOff.reset();
-    granted(reply.fencingToken, sentAt, options.lease, reply.validUntil, now);
+    granted(reply, sentAt, options.lease, now);
 }
 
 void LeaseMachine::sendRelease(LeaseTime now)

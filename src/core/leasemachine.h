@@ -99,6 +99,8 @@ public:
     bool isAtRisk() const { return m_phase == Held && m_hold.isAtRisk; }
     int holdCount() const { return m_phase == Held ? m_hold.count : 0; }
     qint64 fencingToken() const { return m_phase == Held ? m_hold.fencingToken : 0; }
+    /// As in EngineReply.
+    QList<int> permitSlots() const { return m_phase == Held ? m_hold.permitSlots : QList<int>(); }
     int queuePosition() const { return m_phase == Acquiring ? m_wait.queuePosition : -1; }
     LeaseTime deadline() const { return std::min(m_hold.deadline, m_hold.limit); }
     /// The options of the present acquisition.
@@ -233,6 +235,7 @@ private:
         std::chrono::nanoseconds lease{
                 0}; ///< to which the deadline belongs; shorter than in the options after a hand-over
         qint64 fencingToken = 0;
+        QList<int> permitSlots;
         int count = 0;
         bool isAtRisk = false;
         bool mustExtend = false;    ///< the server gave less than the whole lease; also without automatic renewal
@@ -250,8 +253,7 @@ private:
     };
 
     void attempt(LeaseTime now);
-    void granted(qint64 fencingToken, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime validUntil,
-                 LeaseTime now);
+    void granted(const EngineReply &reply, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime now);
     void taken(const EngineReply &reply, LeaseTime now);
     void attemptFailed(LeaseTime now);
     /// Whether waiting requests fail with \a error now, instead of at the end of their wait.

@@ -12,6 +12,7 @@
 #include <QDistLock/lockoptions.h>
 
 #include <QtCore/qbytearray.h>
+#include <QtCore/qlist.h>
 #include <QtCore/qmap.h>
 #include <QtCore/qobject.h>
 
@@ -37,6 +38,7 @@ struct EngineReply
     };
     Status status = Failed;
     qint64 fencingToken = 0;                 ///< Granted
+    QList<int> permitSlots = {};             ///< Granted, if the token wants slots: ascending; see Semaphore::slot()
     std::chrono::milliseconds holderTtl{-1}; ///< Taken; negative = unlimited
     bool foreignHolder = false;              ///< Taken: its release will not be announced
     bool isFree = false;                     ///< Taken: not this lock, but one that was to be acquired together with it
@@ -88,6 +90,7 @@ public:
         std::chrono::milliseconds lease; ///< counted from `sentAt`
         /// On the server's clock. It can arrive after an EngineReply that is later; if it cannot, the greatest value.
         std::chrono::microseconds grantedAt = (std::chrono::microseconds::max)();
+        QList<int> permitSlots = {}; ///< as in EngineReply
     };
 
     explicit LockEngine(QObject *parent = nullptr)

@@ -22,6 +22,7 @@ namespace {
 constexpr size_t RandomBytes = 16;
 constexpr char ReaderMark = 'r';
 constexpr char PermitsMark = 'p';
+constexpr char SlotsMark = '@';
 
 /// Fills \a bytes from the system's random source.
 void fillRandom(char *bytes, size_t size)
@@ -45,7 +46,9 @@ struct TokenParts
 int permitsIn(QByteArrayView token)
 {
     const qsizetype end = token.startsWith(PermitsMark) ? token.indexOf('/') : -1;
-    const QByteArrayView number = end < 0 ? QByteArrayView() : token.sliced(1, end - 1);
+    QByteArrayView number = end < 0 ? QByteArrayView() : token.sliced(1, end - 1);
+    if (number.endsWith(SlotsMark))
+        number.chop(1);
     const int permits = number.toByteArray().toInt();
     return permits > 0 && number == QByteArray::number(permits) ? permits : 0;
 }
@@ -109,14 +112,20 @@ bool Token::isReader(const QByteArray &token)
     return token.startsWith(ReaderMark);
 }
 
-QByteArray Token::ofPermits(const QByteArray &token, int take)
+QByteArray Token::ofPermits(const QByteArray &token, int take, bool wantsSlots)
 {
-    return PermitsMark + QByteArray::number(take) + '/' + token;
+    return PermitsMark + QByteArray::number(take) + (wantsSlots ? QByteArray(1, SlotsMark) : QByteArray()) + '/'
+            + token;
 }
 
 int Token::permitsOf(const QByteArray &token)
 {
     return permitsIn(token);
+}
+
+bool Token::wantsSlots(const QByteArray &token)
+{
+    return permitsIn(token) > 0 && token.at(token.indexOf('/') - 1) == SlotsMark;
 }
 
 bool Token::isShared(const QByteArray &token)

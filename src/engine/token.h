@@ -12,17 +12,20 @@ namespace QDistLock {
 /// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`, in hex but for the sequence. An engine
 /// may append the decimal number that its connection has on the server, by which others find that connection. One that
 /// begins with an 'r' is a reader's: it shares the lock with other readers. One that takes permits begins with a 'p',
-/// the number of permits and a '/'. Thread-safe.
+/// the number of permits, an '@' if it wants slots, and a '/'. Thread-safe.
 namespace Token {
 
 /// \a token, which is one of an exclusive holder, as that of a reader.
 QByteArray ofReader(const QByteArray &token);
 bool isReader(const QByteArray &token);
-/// \a token, which is one of an exclusive holder, as that of a holder of \a take permits.
-QByteArray ofPermits(const QByteArray &token, int take);
+/// \a token, which is one of an exclusive holder, as that of a holder of \a take permits. \a wantsSlots: each of them
+/// gets a number, see Semaphore::slot().
+QByteArray ofPermits(const QByteArray &token, int take, bool wantsSlots = false);
 /// The number of permits that \a token takes; 0 if it is none of a holder of permits.
 int permitsOf(const QByteArray &token);
-/// Whether it is one of these two, so that others may hold the lock together with it.
+/// Whether \a token is one of a holder of permits that wants slots.
+bool wantsSlots(const QByteArray &token);
+/// Whether it is a reader's or one of a holder of permits, so that others may hold the lock together with it.
 bool isShared(const QByteArray &token);
 
 /// The sequence number in \a token; 0 if \a token was not made by a TokenGenerator.

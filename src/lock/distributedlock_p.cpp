@@ -494,7 +494,11 @@ bool DistributedLockPrivate::isOfMissedHold(const Event &event) const
 
 DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
 {
-    return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition(),
+    return {state(),
+            machine.fencingToken(),
+            machine.permitSlots(),
+            machine.holdCount(),
+            machine.queuePosition(),
             machine.phase() == LeaseMachine::Held ? machine.epoch() : 0};
 }
 

@@ -80,6 +80,7 @@ public:
     ~DistributedLockPrivate() override;
 
     static DistributedLockPrivate *get(DistributedLock *lock) { return lock->d.get(); }
+    static const DistributedLockPrivate *get(const DistributedLock *lock) { return lock->d.get(); }
 
     /// Emits the NOTIFY signals of the next event in the queue, and the signal of that event. May delete the lock.
     void deliver();
@@ -138,6 +139,7 @@ public:
     {
         DistributedLock::State state = DistributedLock::Unlocked;
         qint64 fencingToken = 0;
+        QList<int> permitSlots = {}; ///< change only with the fencing token, whose NOTIFY signal they share
         int holdCount = 0;
         int queuePosition = -1;
         quint64 hold = 0; ///< see DistributedLock::holdNumber()

@@ -16,15 +16,15 @@ using std::chrono::milliseconds;
 
 namespace QDistLock {
 
-/// A new token of the kind that \a options ask for.
-static QByteArray makeToken(LockEngine *engine, const LockOptions &options)
+/// A new token of the kind that \a options ask for, see Token::ofPermits().
+static QByteArray makeToken(LockEngine *engine, const LockOptions &options, bool wantsSlots)
 {
     const QByteArray token = engine->makeToken();
     switch (kindOf(options)) {
     case HoldKind::Reader:
         return Token::ofReader(token);
     case HoldKind::Permits:
-        return Token::ofPermits(token, options.take);
+        return Token::ofPermits(token, options.take, wantsSlots && options.permits <= Protocol::SlotsAtMost);
     case HoldKind::Exclusive:
         break;
     }
@@ -124,7 +124,7 @@ void LockDriver::abandon()
 void LockDriver::takeFrom(LockDriver *holder, quint64 id, const LockOptions &options, TakeFailed failed)
 {
     LockEngine *const engine = registry->engine();
-    const QByteArray token = makeToken(engine, options);
+    const QByteArray token = makeToken(engine, options, wantsSlots);
     m_taking = Taking{{holder->m_lockId, token, options.lease},
                       engine->lastSequence(),
                       now(),
@@ -306,7 +306,7 @@ void LockDriver::execute(const LeaseMachine::Command &command)
             if (m_nextLockId)
                 m_lockId = *std::exchange(m_nextLockId, std::nullopt);
             registry->route(m_sequence, nullptr);
-            m_token = makeToken(engine, options);
+            m_token = makeToken(engine, options, wantsSlots);
             m_sequence = engine->lastSequence();
             registry->route(m_sequence, this);
         }

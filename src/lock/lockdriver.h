@@ -54,8 +54,9 @@ public:
 
     LeaseMachine machine;
     LockRegistryPrivate *registry = nullptr;
-    quint64 turn = 0;     ///< orders the acquisitions of the registry's locks
-    quint64 together = 0; ///< of the present acquisition, see LockEngine::Acquire
+    bool wantsSlots = false; ///< if it takes permits, see Semaphore::slot(); applies to the next token
+    quint64 turn = 0;        ///< orders the acquisitions of the registry's locks
+    quint64 together = 0;    ///< of the present acquisition, see LockEngine::Acquire
 
 protected:
     enum Context { InsideCall, OnEventLoop };

@@ -17,9 +17,10 @@ namespace QDistLock {
 /// The registry's defaults replace none of these.
 static void setUp(Semaphore *semaphore, int permits)
 {
-    DistributedLockPrivate::get(semaphore)->setFields(
-            OptionField::Mode | OptionField::Permits,
-            semaphore->options().withMode(LockOptions::Exclusive).withPermits(permits).withTake(1));
+    auto *const d = DistributedLockPrivate::get(semaphore);
+    d->wantsSlots = true;
+    d->setFields(OptionField::Mode | OptionField::Permits,
+                 semaphore->options().withMode(LockOptions::Exclusive).withPermits(permits).withTake(1));
 }
 
 Semaphore::Semaphore(const LockAddress &address, int permits, QObject *parent)
@@ -60,6 +61,16 @@ void Semaphore::setTake(int take)
         d->setFields(OptionField::Permits, options().withTake(take));
 }
 
+int Semaphore::slot() const
+{
+    return heldSlots().value(0, -1);
+}
+
+QList<int> Semaphore::heldSlots() const
+{
+    return Detail::heldSlots(this);
+}
+
 QFuture<LockReply<int>> Semaphore::available()
 {
     const auto failed = [name = Detail::quoted(name())](const EngineError &error) {
@@ -77,8 +88,15 @@ QFuture<LockReply<int>> Semaphore::available()
 void Detail::setPermits(DistributedLock *lock, int permits, int take)
 {
     auto *const d = DistributedLockPrivate::get(lock);
-    if (!d->isForeignCall("setPermits()"))
-        d->setFields(OptionField::Permits, lock->options().withPermits(permits).withTake(take));
+    if (d->isForeignCall("setPermits()"))
+        return;
+    d->wantsSlots = true;
+    d->setFields(OptionField::Permits, lock->options().withPermits(permits).withTake(take));
+}
+
+QList<int> Detail::heldSlots(const DistributedLock *lock)
+{
+    return DistributedLockPrivate::get(lock)->notified.permitSlots;
 }
 
 } // namespace QDistLock

@@ -110,7 +110,7 @@ class Total:
             ("acquisitions", "faults", "overlaps", "writes", "stale", "refused", "lost", "lost_while_held")
             + ("fail_overs", "overlaps_explained", "tokens_explained", "stale_explained", "slot_moves", "moves_stopped")
             + ("acquisitions_by_readers", "readers_together", "changed_under_sharers")
-            + ("acquisitions_with_permits", "permits_together")
+            + ("acquisitions_with_permits", "permits_together", "acquisitions_with_slots")
             + ("holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
             0,
         )

@@ -126,7 +126,7 @@ def check_readers(history, lock, holds, verdict):
 
 
 def check_permits(history, lock, holds, verdict):
-    """Those that hold the lock at the same time take no more permits than there are."""
+    """Those that hold the lock at the same time take no more permits than there are, and none has the slot of another."""
     pieces = sorted(
         ((begin, end, index) for index, hold in enumerate(holds) if hold.take for begin, end, _ in hold.pieces),
         key=lambda piece: piece[0],
@@ -150,7 +150,26 @@ def check_permits(history, lock, holds, verdict):
                 f"{(until - begin) / MS:.3f} ms at {seconds(history, begin)}",
                 *[holds[other].line for other in sorted(present)],
             )
+        others = [holds[other] for other in present if other != index]
+        check_slots(history, lock, holds[index], others, (begin, ends[0][0]), verdict)
     verdict.figures["permits_together"] = verdict.figures.get("permits_together", 0) + len(together)
+
+
+def check_slots(history, lock, hold, others, times, verdict):
+    """Of a hold that begins, or goes on, beside others."""
+    begin, until = times
+    if hold.slots and (len(hold.slots) != hold.take or max(hold.slots) >= hold.permits):
+        verdict.blame("overlap", f'lock "{lock.name}": {hold.holder} of {hold.permits} has the slots {hold.slots}', hold.line)
+    for other in others:
+        if set(hold.slots) & set(other.slots):
+            verdict.overlaps.append((lock.name, begin, until))
+            verdict.blame(
+                "overlap",
+                f'lock "{lock.name}": {other.holder} and {hold.holder} had the same slot for '
+                f"{(until - begin) / MS:.3f} ms at {seconds(history, begin)}",
+                other.line,
+                hold.line,
+            )
 
 
 def overlaps_within_limit(lock):
@@ -412,6 +431,7 @@ def judge(history, partial=False):
         locks=len(history.locks),
         acquisitions_by_readers=sum(hold.reader for hold in holds),
         acquisitions_with_permits=sum(hold.take > 0 for hold in holds),
+        acquisitions_with_slots=sum(len(hold.slots) > 0 for hold in holds),
         faults=len(history.faults),
         faults_by_kind=kinds,
         fail_overs=history.fail_overs,
@@ -447,12 +467,15 @@ def fail_over_words(figures):
 
 
 def sharing_words(figures):
-    return [
+    words = [
         f"{figures['acquisitions_' + acquirers]:,} acquisitions {acquirers.replace('_', ' ')}, {figures[together]:,} of them "
         f"together with others; {figures['changed_under_sharers']:,} times the counter changed between two readings"
         for acquirers, together in (("by_readers", "readers_together"), ("with_permits", "permits_together"))
         if figures["acquisitions_" + acquirers]
     ]
+    if figures["acquisitions_with_slots"]:
+        words.append(f"{figures['acquisitions_with_slots']:,} acquisitions with slots")
+    return words
 
 
 def report(figures):

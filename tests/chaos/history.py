@@ -38,6 +38,7 @@ class Hold:
         self.reader = event.get("mode") == "shared"
         self.take = event.get("take", 0)  # permits
         self.permits = event.get("permits", 0)  # that there are, if it takes some
+        self.slots = [int(slot) for slot in event["slots"].split(",")] if "slots" in event else []
         self.shared = self.reader or self.take > 0
         self.in_order = False  # acquired, and perhaps renewed, long before it was reported with the others of a MultiLock
         self.line = line

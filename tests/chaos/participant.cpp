@@ -167,7 +167,8 @@ void Participant::acquireInvoked()
     m_history->append(event(bootTime(), "acquire", "invoke"));
 }
 
-void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld)
+void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld,
+                           const QList<int> &permitSlots)
 {
     m_token = fencingToken;
     m_heldUntil = 0;
@@ -180,6 +181,11 @@ void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanose
         acquired.with("mode", QByteArray("shared"));
     else if (m_shared)
         acquired.with("take", qint64(m_take)).with("permits", qint64(m_permits));
+    QByteArrayList numbers;
+    for (const int slot : permitSlots)
+        numbers.append(QByteArray::number(slot));
+    if (!numbers.isEmpty())
+        acquired.with("slots", numbers.join(','));
     addObservation(&acquired, held);
     if (remaining > 0ns)
         acquired.with("deadline", qint64(time + remaining.count()));

@@ -93,8 +93,10 @@ public:
     QDistLock::LockOptions drawOptions();
 
     void acquireInvoked();
-    /// \a remaining: the lock's remaining time; 0 if the form does not provide it.
-    void acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
+    /// \a remaining: the lock's remaining time; 0 if the form does not provide it. \a permitSlots: the numbers of its
+    /// permits, if it has some.
+    void acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld,
+                  const QList<int> &permitSlots = {});
     void acquireFailed(const QByteArray &error);
     void renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
     /// Checks isHeld(). Records a change at once; otherwise the next event records the result.

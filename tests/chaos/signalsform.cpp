@@ -8,6 +8,7 @@
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
+#include <QDistLock/impl/permits.h>
 
 #include <QtCore/qmetaobject.h>
 #include <QtCore/qtimer.h>
@@ -48,12 +49,17 @@ template<typename Lock>
 class SignalsForm::ClientOf : public SignalsForm::Client
 {
 public:
-    ClientOf(QDistLock::LockRegistry *registry, Participant *participant, Company company, SignalsForm *form)
+    ClientOf(QDistLock::LockRegistry *registry, Participant *participant, Company company, int permits,
+             SignalsForm *form)
         : m_participant(participant)
         , m_company(std::move(company))
         , m_form(form)
         , m_lock(registry, namesOf(participant))
     {
+        if constexpr (!IsMultiLock) {
+            if (permits > 0)
+                QDistLock::Detail::setPermits(&m_lock, permits, 1); // so that it has slots, as a Semaphore
+        }
         m_pause.setSingleShot(true);
         m_holdEnd.setSingleShot(true);
         m_cancel.setSingleShot(true);
@@ -166,6 +172,14 @@ private:
             return m_lock.fencingToken();
     }
 
+    QList<int> heldSlots() const
+    {
+        if constexpr (IsMultiLock)
+            return {};
+        else
+            return QDistLock::Detail::heldSlots(&m_lock);
+    }
+
     void lost(DistributedLock::LossReason reason, const QString &name)
     {
         for (Participant *participant : m_company.present())
@@ -204,7 +218,7 @@ private:
         const qint64 time = bootTime();
         const auto remaining = m_lock.remainingTime();
         for (Participant *participant : m_company.present())
-            participant->acquired(fencingToken(participant), time, remaining, m_isHeld);
+            participant->acquired(fencingToken(participant), time, remaining, m_isHeld, heldSlots());
         m_cancel.stop();
         m_doing = Holding;
         write();
@@ -256,10 +270,10 @@ SignalsForm::SignalsForm(const Settings &settings, History *history, InjectedFau
             registry = std::make_unique<QDistLock::LockRegistry>(contended.server);
         if (areTogether) {
             m_clients.push_back(std::make_unique<ClientOf<MultiLock>>(
-                    registry.get(), participant.get(), Company(participant.get(), settings, history, faults), this));
+                    registry.get(), participant.get(), Company(participant.get(), settings, history, faults), 0, this));
         } else {
-            m_clients.push_back(std::make_unique<ClientOf<DistributedLock>>(registry.get(), participant.get(),
-                                                                            Company(participant.get()), this));
+            m_clients.push_back(std::make_unique<ClientOf<DistributedLock>>(
+                    registry.get(), participant.get(), Company(participant.get()), settings.permits, this));
         }
     }
 }

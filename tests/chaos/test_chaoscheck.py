@@ -38,11 +38,12 @@ class Story:
     def process(self, name, form="signals"):
         self.add(0, name, "process", "invoke", form=form)
 
-    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None, mode=None, take=None):
+    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None, mode=None, take=None,
+                slots=None):
         self.add(sent if invoked is None else invoked, process, "acquire", "invoke", lock)
         fields = {"token": token, "held": held} | ({"mode": mode} if mode else {})
         if take:
-            fields |= {"take": take, "permits": 3}
+            fields |= {"take": take, "permits": 3} | ({"slots": slots} if slots else {})
         if deadline:
             fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
         self.add(notified, process, "acquire", "ok", lock, **fields)
@@ -61,9 +62,9 @@ class Story:
         if until is not None:
             self.release(process, token, until)
 
-    def permits(self, process, token, sent, notified, until, take=1):
+    def permits(self, process, token, sent, notified, until, take=1, slots=None):
         """A hold of some of three permits, with its release."""
-        self.acquire(process, token, sent, notified, take=take)
+        self.acquire(process, token, sent, notified, take=take, slots=slots)
         self.release(process, token, until)
 
     def renew(self, process, token, sent, notified, held=True, lock="a"):
@@ -648,6 +649,29 @@ class CheckerTest(unittest.TestCase):
         verdict = self.story.judge()
         self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
         self.assertIn("4 of 3 permits were taken for 1.000 ms", verdict.violations[0][1])
+
+    def test_slots(self):
+        self.story.process("w3.1")
+        self.story.permits("w1.1", 10, 100, 101, 150, slots="0")
+        self.story.permits("w2.1", 11, 110, 111, 160, take=2, slots="1,2")
+        self.story.permits("w3.1", 12, 151, 152, 170, slots="0")
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertIn("3 acquisitions with slots", "\n".join(report(verdict.figures)))
+
+    def test_one_slot_twice(self):
+        self.story.permits("w1.1", 10, 100, 101, 150, slots="1")
+        self.story.permits("w2.1", 11, 110, 111, 130, take=2, slots="0,1")
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        self.assertIn("had the same slot for 19.000 ms", verdict.violations[0][1])
+
+    def test_slots_that_are_none(self):
+        for slots in ("3", "0,1"):
+            with self.subTest(slots):
+                self.setUp()
+                self.story.permits("w1.1", 10, 100, 101, 150, slots=slots)
+                self.assertEqual(self.found(), ["overlap"])
 
     def test_permits_beside_an_exclusive_holder(self):
         self.story.permits("w1.1", 10, 100, 101, 150)

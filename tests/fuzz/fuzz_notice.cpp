@@ -8,6 +8,7 @@
 
 #include "engine/protocolconstants.h"
 #include "engine/redis/noticemessage.h"
+#include "engine/redis/permitslots.h"
 
 #include <QtCore/qcryptographichash.h>
 
@@ -22,8 +23,9 @@ namespace {
 /// The part of a message that its proof covers.
 QByteArray print(const NoticeMessage::Hold &hold)
 {
+    const QByteArray numbers = PermitSlots::print(hold.permitSlots);
     return ' ' + QByteArray::number(hold.fencingToken) + ' ' + QByteArray::number(qint64(hold.grantedAt.count())) + ' '
-            + QByteArray::number(qint64(hold.ttl.count()));
+            + QByteArray::number(qint64(hold.ttl.count())) + (numbers.isEmpty() ? QByteArray() : ' ' + numbers);
 }
 
 QByteArray print(const NoticeMessage &message)
@@ -88,13 +90,16 @@ void checkPrinted(QByteArrayView input)
     hold.fencingToken = positive(take<qint64>(&input), std::numeric_limits<qint64>::max());
     hold.grantedAt = std::chrono::microseconds(positive(take<qint64>(&input), Protocol::MaxExact));
     hold.ttl = std::chrono::milliseconds(positive(ms, std::numeric_limits<qint32>::max()));
+    const auto first = take<quint8>(&input);
+    for (int slot = first; slot < 4 * first; slot += 1 + first / 2) // none if it is 0
+        hold.permitSlots.append(slot);
     const QByteArray token = input.toByteArray();
     hold.proof = QCryptographicHash::hash(token + print(hold), QCryptographicHash::Sha1).toHex();
     grant.hold = hold;
     const auto received = NoticeMessage::parse(print(grant));
     FUZZ_CHECK(received && received->sequence == grant.sequence && received->hold);
     FUZZ_CHECK(received->hold->fencingToken == hold.fencingToken && received->hold->grantedAt == hold.grantedAt
-               && received->hold->ttl == hold.ttl);
+               && received->hold->ttl == hold.ttl && received->hold->permitSlots == hold.permitSlots);
     FUZZ_CHECK(received->hold->isProvenBy(token));
     FUZZ_CHECK(!received->hold->isProvenBy(token + '0'));
     const auto isProvenAfter = [&](auto change) {
@@ -105,6 +110,7 @@ void checkPrinted(QByteArrayView input)
     FUZZ_CHECK(!isProvenAfter([](auto *changed) { changed->fencingToken -= 1; }));
     FUZZ_CHECK(!isProvenAfter([](auto *changed) { changed->grantedAt += std::chrono::microseconds(1); }));
     FUZZ_CHECK(!isProvenAfter([](auto *changed) { changed->ttl += std::chrono::milliseconds(1); }));
+    FUZZ_CHECK(!isProvenAfter([](auto *changed) { changed->permitSlots.append(1000); }));
     FUZZ_CHECK(!isProvenAfter([](auto *changed) { changed->proof[0] = changed->proof[0] == 'a' ? 'b' : 'a'; }));
 }
 

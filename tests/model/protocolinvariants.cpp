@@ -40,6 +40,44 @@ void Model::checkHolders(const Server &after) const
         throw Violation("more permits are taken than there are");
 }
 
+void Model::checkSlots(const Server &before, const Server &after) const
+{
+    const auto find = [](const Server &server, Byte token) {
+        const auto it = std::find_if(server.sharers.begin(), server.sharers.end(),
+                                     [token](const Sharer &r) { return r.token == token; });
+        return it == server.sharers.end() ? nullptr : &*it;
+    };
+    std::vector<int> slots;
+    int greatestNew = -1;
+    for (const Sharer &r : after.sharers) {
+        const Sharer *const former = find(before, r.token);
+        const bool isNew = !former || (r.lives() && !former->lives());
+        for (int i = 0; i < 2; ++i) {
+            const int slot = r.slots[std::size_t(i)];
+            if (slot < 0 && isNew && wantsSlots(r.token) && i < take(r.token))
+                throw Violation("one that wants a slot has none");
+            if (slot >= 0 && !wantsSlots(r.token))
+                throw Violation("one that wants no slot has one");
+            if (!isNew && slot != former->slots[std::size_t(i)])
+                throw Violation("the slot of a holder changes");
+            if (slot < 0)
+                continue;
+            slots.push_back(slot);
+            if (isNew)
+                greatestNew = std::max(greatestNew, slot);
+        }
+    }
+    std::sort(slots.begin(), slots.end());
+    if (std::adjacent_find(slots.begin(), slots.end()) != slots.end())
+        throw Violation("two permits have the same slot");
+    if (greatestNew >= 0 && greatestNew >= after.permits)
+        throw Violation("a slot is given that is none of the semaphore");
+    for (int lower = 0; lower < greatestNew; ++lower) {
+        if (!std::binary_search(slots.begin(), slots.end(), lower))
+            throw Violation("a slot is given that is not the lowest");
+    }
+}
+
 void Model::checkSharers(const Server &before, const Server &after, Byte token) const
 {
     for (const Sharer &r : before.sharers) {
@@ -50,6 +88,7 @@ void Model::checkSharers(const Server &before, const Server &after, Byte token) 
         if (after.isKept(r.token) && after.left(r.token) != std::max<int>(r.left, 0))
             throw Violation("a command changes the lease of another that shares the lock");
     }
+    checkSlots(before, after);
     // The number may have become less: nobody loses a permit, and nobody gets one.
     for (const Sharer &r : after.sharers) {
         if (r.lives() && !before.left(r.token) && take(r.token) && taken(after) > after.permits)

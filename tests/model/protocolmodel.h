@@ -71,6 +71,7 @@ private:
 
     /// The number of permits that it takes; 0 = it takes none.
     int take(Byte token) const { return token == Foreign ? 0 : m_config.take[std::size_t(machineOf(token))]; }
+    bool wantsSlots(Byte token) const { return take(token) > 0 && m_config.wantsSlots[std::size_t(machineOf(token))]; }
     bool canShare(Byte token) const { return isReader(token) || take(token) > 0; }
     bool areOfOneKind(Byte a, Byte b) const { return isReader(a) == isReader(b) && (take(a) > 0) == (take(b) > 0); }
     int taken(const Server &server) const;
@@ -79,11 +80,15 @@ private:
     {
         if (token == Foreign)
             return "foreign";
-        const std::string permits = take(token) ? 'p' + std::to_string(take(token)) + '/' : std::string();
+        const std::string permits = take(token) ? 'p' + std::to_string(take(token)) + (wantsSlots(token) ? "@/" : "/")
+                                                : std::string();
         return (isReader(token) ? "r" : permits)
                 + std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':'
                 + std::to_string(int(token)) + ":aa";
     }
+
+    /// The slots that the small Redis keeps for \a token, as they follow its fencing token in a reply or a message.
+    std::string slotsText(Byte token);
 
     /// Of the sorted set, if \a token shares the lock.
     std::vector<std::string> members(Byte token) const
@@ -232,6 +237,7 @@ private:
     void checkSharers(const Server &before, const Server &after, Byte token) const;
     /// Of those that hold the lock after a command.
     void checkHolders(const Server &after) const;
+    void checkSlots(const Server &before, const Server &after) const;
     /// Of an acquire that was rejected.
     void checkRejected(const Server &before, const Server &after, const Command &command) const;
     /// Whether the first living waiter could share the lock with those that hold it.

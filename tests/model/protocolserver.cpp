@@ -15,6 +15,33 @@
 
 namespace ProtocolModel {
 
+/// See SLOT_PARTS in constants.lua.
+constexpr double SlotParts = 2048;
+
+static signed char ticksIn(double score)
+{
+    return static_cast<signed char>(std::ceil(std::floor(score) / Tick));
+}
+
+static signed char slotIn(double score)
+{
+    return static_cast<signed char>((score - std::floor(score)) * SlotParts - 1);
+}
+
+std::string Model::slotsText(Byte token)
+{
+    std::string text;
+    const auto &sets = m_scripts.redis.sets;
+    const auto set = sets.find("K");
+    for (const std::string &member : set == sets.end() ? std::vector<std::string>() : members(token)) {
+        for (const auto &[score, name] : set->second) {
+            if (name == member && slotIn(score) >= 0)
+                text += (text.empty() ? ' ' : ',') + std::to_string(int(slotIn(score)));
+        }
+    }
+    return text;
+}
+
 const Model::Execution &Model::execute(const State &s, const std::string &script, const Command &command)
 {
     Writer key;
@@ -22,7 +49,7 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
             key(command.token), key(command.queue), key(command.arrival), key(m_isSecond);
     key(s.server.holder), key(s.server.ttl), key(s.server.sharers.size());
     for (const Sharer &sharer : s.server.sharers)
-        key(sharer.token), key(sharer.left);
+        key(sharer.token), key(sharer.left), key(sharer.slots[0]), key(sharer.slots[1]);
     for (const Client &client : s.clients)
         key(client.subscribed);
     for (const Waiter &w : s.server.queue)
@@ -55,8 +82,9 @@ void Model::load(const Server &server, const std::string &key, const Circumstanc
         redis.strings[key] = {name(server.holder), server.ttl == NoTtl ? -1 : server.ttl * Tick};
     // The clock is so near to 0 that the end of a lease, in ms, is the time left.
     for (const Sharer &sharer : server.sharers) {
+        std::size_t permit = 0;
         for (const std::string &member : members(sharer.token))
-            redis.sets[key].emplace_back(sharer.left * Tick, member);
+            redis.sets[key].emplace_back(sharer.left * Tick + (sharer.slots[permit++] + 1) / SlotParts, member);
     }
     if (!server.sharers.empty()) {
         std::sort(redis.sets[key].begin(), redis.sets[key].end());
@@ -136,10 +164,18 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
         Message message{kind[0], Byte(sequence), 0, false, 0, 0, 0};
         if (kind == "grant" && words >> fence >> time >> ms >> proof) {
             const std::string token = name(message.token);
+            const std::string slots = slotsText(message.token);
+            if (!slots.empty()) {
+                if (' ' + proof != slots)
+                    wrong = "a grant says other slots";
+                words >> proof;
+            }
             std::string hold = payload.substr(0, payload.rfind(' '));
             hold.erase(0, hold.find(' ', hold.find(' ') + 1));
             const bool isReader = this->isReader(message.token);
             const int left = timeLeft(message.token);
+            if (!wrong.empty())
+                return 1;
             if (proof != FakeRedis::hash(token + hold))
                 wrong = "a grant is not proven";
             else if (isReader && (shares ? fence != how.lastFence : !granted.empty() && fence != granted.back()))
@@ -217,7 +253,7 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
         summary(part);
     summary(place(r.arrival));
     for (const Sharer &sharer : result.after.sharers)
-        summary(sharer.token), summary(sharer.left);
+        summary(sharer.token), summary(sharer.left), summary(sharer.slots[0]), summary(sharer.slots[1]);
     for (const Waiter &w : result.after.queue)
         summary(w.token), summary(w.wakeOnly), summary(place(w.arrival));
     // The order of the messages does not matter, nor does a message to a waiter that is served anyway.
@@ -243,15 +279,17 @@ std::vector<Sharer> Model::decodeSharers(const FakeRedis::Set &members) const
     std::vector<Sharer> sharers;
     for (const auto &[score, member] : members) {
         if (member.find('#') == std::string::npos)
-            sharers.push_back({number(member), static_cast<signed char>(std::ceil(score / Tick))});
+            sharers.push_back({number(member), ticksIn(score)});
     }
     std::size_t count = 0;
-    for (const Sharer &sharer : sharers) {
+    for (Sharer &sharer : sharers) {
+        std::size_t permit = 0;
         for (const std::string &member : this->members(sharer.token)) {
             const auto it = std::find_if(members.begin(), members.end(),
                                          [&](const auto &m) { return m.second == member; });
-            if (it == members.end() || std::ceil(it->first / Tick) != sharer.left)
+            if (it == members.end() || ticksIn(it->first) != sharer.left)
                 throw Violation("a holder of permits has not as many members as it takes, with one lease");
+            sharer.slots[permit++] = slotIn(it->first);
             ++count;
         }
         if (!areOfOneKind(sharer.token, sharers.front().token))
@@ -307,6 +345,9 @@ void Model::decodeReply(lua_State *lua, const std::string &script, const Command
         reply->outcome = text == "NOPERM" ? Refused : std::isdigit(text[0]) ? 1 : Rejected;
         if (reply->outcome == 1)
             fence(std::atof(text.c_str()));
+        const std::size_t end = std::min(text.find(' '), text.size());
+        if (reply->outcome == 1 && text.substr(end) != slotsText(command.token))
+            throw Violation("the reply says other slots");
         return;
     }
     if (lua_type(lua, -1) != LUA_TTABLE)

@@ -50,7 +50,8 @@ struct Config
     std::array<int, Machines> lease{3, 3, 3}; ///< ticks
     std::array<bool, Machines> fair{true, true, true};
     std::array<bool, Machines> reader{false, false, false};
-    std::array<int, Machines> take{0, 0, 0}; ///< permits; a writer has none, and is no reader
+    std::array<int, Machines> take{0, 0, 0};                  ///< permits; a writer has none, and is no reader
+    std::array<bool, Machines> wantsSlots{true, true, false}; ///< of those that take permits
     std::array<int, Machines> acquisitions{1, 1, 1};
     int faults = 0;
     /// The kinds of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, r grant repeated,
@@ -180,6 +181,7 @@ struct Sharer
 {
     Byte token;
     signed char left; ///< ticks; 0 or less: the lease has ended, and may begin again if the clock is set back
+    std::array<signed char, 2> slots{-1, -1}; ///< of its permits; -1 = none
 
     bool lives() const { return left > 0; }
 };
@@ -257,7 +259,7 @@ void fields(Archive &a, T &s)
     a(s.server.holder), a(s.server.ttl), a(s.server.permits), a(s.faults), a(s.foreign), a(s.forced), a(s.changes);
     a(s.second.holder), a(s.second.ttl);
     for (auto *server : {&s.server, &s.second}) {
-        a.list(server->sharers, [&a](auto &r) { a(r.token), a(r.left); });
+        a.list(server->sharers, [&a](auto &r) { a(r.token), a(r.left), a(r.slots[0]), a(r.slots[1]); });
         a.list(server->queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
     }
     const auto message = [&a](auto &m) {

@@ -8,6 +8,7 @@
 #include <lua.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -104,7 +105,7 @@ struct FakeRedis
     static std::string digits(double number)
     {
         char buffer[64];
-        std::snprintf(buffer, sizeof buffer, "%07.0f", number);
+        std::snprintf(buffer, sizeof buffer, std::floor(number) == number ? "%07.0f" : "%.17g", number);
         return buffer;
     }
 
@@ -287,9 +288,9 @@ public:
         lua_setglobal(m_lua, "redis");
         for (const std::string &name : names) {
             std::string text = read(directory, name);
-            for (const std::string include : {"constants", "common"}) {
+            for (const std::string include : {"constants", "common", "slots"}) {
                 const std::string mark = "--#include " + include + ".lua\n";
-                if (const auto at = text.find(mark); at != std::string::npos)
+                for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark))
                     text.replace(at, mark.size(), read(directory, include));
             }
             load(name, text);

@@ -86,7 +86,8 @@ def cpp_types(file):
                 signature = call(name, (child["name"] for _, child, _ in children))
                 if kind == "Property":
                     read_only = ", read-only" if member.get("isReadonly") == "true" else ""
-                    rows.add(("property", name, short(member["type"]) + read_only))
+                    kind_of_value = ("list of " if member.get("isList") else "") + short(member["type"])
+                    rows.add(("property", name, kind_of_value + read_only))
                 elif kind == "Method":
                     rows.add(("method", signature, short(member.get("type", "void"))))
                 elif kind == "Signal" and name not in notify:

@@ -734,14 +734,17 @@ void TestQml::permitsChangeWhileActive()
     const auto permitsTaken = [this] { return m_server.command({"ZCARD", m_key}).toInt(); };
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QCOMPARE(permitsTaken(), 1);
+    QCOMPARE(scene.lock()->property("slot").toInt(), 0);
     QSignalSpy changed(scene.lock(), SIGNAL(takeChanged()));
     scene.lock()->setProperty("take", 2);
     scene.lock()->setProperty("take", 2);
     QCOMPARE(changed.count(), 1);
     QTRY_VERIFY_WITH_TIMEOUT(permitsTaken() == 2 && holds(scene.lock()), Patience);
+    QCOMPARE(scene.lock()->property("heldSlots").value<QList<int>>(), QList<int>({0, 1}));
     scene.lock()->setProperty("permits", 4); // the server has 3
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->error(), DistributedLock::OptionsError, Patience);
     QVERIFY(!scene.lock()->isHeld());
+    QCOMPARE(scene.lock()->property("slot").toInt(), -1);
     QVERIFY2(scene.lock()->errorString().contains(u"the server has 3"_s), qPrintable(scene.lock()->errorString()));
     scene.lock()->setProperty("permits", 3);
     QTRY_VERIFY_WITH_TIMEOUT(permitsTaken() == 2 && holds(scene.lock()), Patience);

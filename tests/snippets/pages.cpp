@@ -163,6 +163,13 @@ void semaphores(QObject *fleet, const std::function<void()> &convert, const std:
     //! [semaphore]
     // clang-format on
 
+    const auto train = [](int) {};
+    //! [slot]
+    auto *device = new Semaphore(u"gpu"_s, 4, fleet);
+    QObject::connect(device, &DistributedLock::acquired, fleet, [=] { train(device->slot()); }); // 0, 1, 2 or 3
+    device->acquire();
+    //! [slot]
+
     //! [set-permits]
     LockRegistry::instance()->setPermits(u"video"_s, 8).then(fleet, [](const LockReply<int> &before) {
         if (before)

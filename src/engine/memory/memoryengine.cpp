@@ -33,6 +33,7 @@ public:
     {
         QByteArray token;
         LeaseTime expiry;
+        QList<int> permitSlots; ///< ascending
     };
 
     /// Who holds a lock: one alone, or readers, or holders of permits.
@@ -122,14 +123,37 @@ public:
     {
         Entry &entry = m_entries[key];
         if (entry.holders.isEmpty() || !entry.isSharedBy(token)) {
-            entry.holders = {{token, expiry}};
+            entry.holders = {{token, expiry, {}}};
+            entry.holders.first().permitSlots = freeSlots(key, token);
             return nextFence(key);
         }
         if (Holder *const holder = entry.holder(token))
             holder->expiry = expiry;
         else
-            entry.holders.append({token, expiry});
+            entry.holders.append({token, expiry, freeSlots(key, token)});
         return Token::isReader(token) ? lastFence(key) : nextFence(key);
+    }
+
+    /// The slots of a holder.
+    QList<int> permitSlots(const QByteArray &key, const QByteArray &token)
+    {
+        const Holder *const holder = m_entries[key].holder(token);
+        return holder ? holder->permitSlots : QList<int>();
+    }
+
+    /// The lowest slots that no holder has, for one that may be new; none if it wants none.
+    QList<int> freeSlots(const QByteArray &key, const QByteArray &token) const
+    {
+        QList<int> taken, free;
+        if (!Token::wantsSlots(token) || permits(key) > Protocol::SlotsAtMost)
+            return free;
+        for (const Holder &holder : m_entries.value(key).holders)
+            taken += holder.permitSlots;
+        for (int slot = 0; slot < permits(key) && free.size() < Token::permitsOf(token); ++slot) {
+            if (!taken.contains(slot))
+                free.append(slot);
+        }
+        return free;
     }
 
     /// Of a semaphore; 0 if it is none.
@@ -376,6 +400,7 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
         const auto take = [&] {
             answer.status = EngineReply::Granted;
             answer.fencingToken = m_store->set(lock.key(), operation.token, now + operation.lease);
+            answer.permitSlots = m_store->permitSlots(lock.key(), operation.token);
             m_store->leave(lock.key(), operation.token);
             QByteArray own; // none: the lock is not free
             if (Token::isShared(operation.token))

@@ -4,6 +4,7 @@
 #include "engine/redis/commandbatch.h"
 
 #include "engine/protocolconstants.h"
+#include "engine/redis/permitslots.h"
 #include "engine/redis/rediskeys.h"
 #include "engine/semaphoreerrors.h"
 #include "scripts.h"
@@ -228,8 +229,15 @@ CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &e
     EngineReply &reply = decoded.reply;
     bool isFence = false;
     const bool mayBeFence = kind == LockOperation::Acquire || kind == LockOperation::Convert;
-    if (mayBeFence && element.type == QtRedis::Reply::Bulk)
-        reply.fencingToken = element.text.toLongLong(&isFence);
+    if (mayBeFence && element.type == QtRedis::Reply::Bulk) {
+        const qsizetype end = Token::wantsSlots(operation.token) ? element.text.indexOf(' ') : -1;
+        reply.fencingToken = (end < 0 ? element.text : element.text.first(end)).toLongLong(&isFence);
+        if (isFence && end >= 0) {
+            const auto permitSlots = PermitSlots::parse(QByteArrayView(element.text).sliced(end + 1));
+            isFence = permitSlots.has_value();
+            reply.permitSlots = permitSlots.value_or(QList<int>());
+        }
+    }
     if (isFence && reply.fencingToken > 0) {
         reply.status = EngineReply::Granted;
     } else if (element.type == QtRedis::Reply::Bulk && !isFence && !element.text.isEmpty()) {

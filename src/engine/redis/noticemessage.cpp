@@ -4,6 +4,7 @@
 #include "engine/redis/noticemessage.h"
 
 #include "engine/protocolconstants.h"
+#include "engine/redis/permitslots.h"
 #include "engine/redis/serverclock.h"
 
 #include <QtCore/qcryptographichash.h>
@@ -49,8 +50,16 @@ std::optional<NoticeMessage::Hold> takeHold(QByteArrayView *text)
     const auto isHexDigit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     if (!skip(text, " ") || !takeNumber(text, &hold.fencingToken) || hold.fencingToken <= 0 || !skip(text, " ")
         || !takeNumber(text, &grantedAt) || grantedAt <= 0 || grantedAt > Protocol::MaxExact || !skip(text, " ")
-        || !takeNumber(text, &ttl) || ttl <= 0 || !skip(text, " ") || text->size() != ProofSize
-        || !std::all_of(text->begin(), text->end(), isHexDigit))
+        || !takeNumber(text, &ttl) || ttl <= 0 || !skip(text, " "))
+        return std::nullopt;
+    if (const qsizetype space = text->indexOf(' '); space >= 0) {
+        const auto permitSlots = PermitSlots::parse(text->first(space));
+        if (!permitSlots)
+            return std::nullopt;
+        hold.permitSlots = *permitSlots;
+        *text = text->sliced(space + 1);
+    }
+    if (text->size() != ProofSize || !std::all_of(text->begin(), text->end(), isHexDigit))
         return std::nullopt;
     hold.grantedAt = std::chrono::microseconds(grantedAt);
     hold.ttl = std::chrono::milliseconds(ttl);
@@ -63,8 +72,10 @@ std::optional<NoticeMessage::Hold> takeHold(QByteArrayView *text)
 
 bool NoticeMessage::Hold::isProvenBy(const QByteArray &token) const
 {
-    const QByteArray text = token + ' ' + QByteArray::number(fencingToken) + ' '
+    QByteArray text = token + ' ' + QByteArray::number(fencingToken) + ' '
             + QByteArray::number(qint64(grantedAt.count())) + ' ' + QByteArray::number(qint64(ttl.count()));
+    if (!permitSlots.isEmpty())
+        text += ' ' + PermitSlots::print(permitSlots);
     return QCryptographicHash::hash(text, QCryptographicHash::Sha1).toHex() == proof;
 }
 
@@ -78,6 +89,7 @@ std::optional<LockEngine::Handover> NoticeMessage::handover(const std::optional<
         return std::nullopt;
     LockEngine::Handover handover{waiter->lock, waiter->token, hold->fencingToken, *grantedAt, hold->ttl};
     handover.grantedAt = hold->grantedAt;
+    handover.permitSlots = hold->permitSlots;
     return handover;
 }
 

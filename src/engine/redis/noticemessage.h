@@ -16,8 +16,8 @@ class ServerClock;
 
 /*!
     A message on a client's channel: `grant <sequence>`, `grant <sequence> <fencing token> <time> <ms> <proof>`,
-    `next <sequence> <ms>` or `force <sequence>`, see docs/protocol.md. Anybody may publish there; only a script that
-    serves the queue can prove a grant. Thread: a plain value.
+    perhaps with slots before the proof, `next <sequence> <ms>` or `force <sequence>`, see docs/protocol.md. Anybody may
+    publish there; only a script that serves the queue can prove a grant. Thread: a plain value.
 */
 struct NoticeMessage
 {
@@ -31,6 +31,7 @@ struct NoticeMessage
         qint64 fencingToken = 0;                ///< positive
         std::chrono::microseconds grantedAt{0}; ///< on the server's clock; positive
         std::chrono::milliseconds ttl{0};       ///< from then on; positive, of 32 bits
+        QList<int> permitSlots;                 ///< as in EngineReply
         QByteArray proof;                       ///< 40 hex digits
 
         /// The message was written by somebody who knows \a token: the server, or the waiter itself.

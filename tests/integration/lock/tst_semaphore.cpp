@@ -105,6 +105,17 @@ private Q_SLOTS:
     void inspection();
     void errorNamesAHolder();
     void fencingTokens();
+    void slotsAreTheLowestFree();
+    void slotIsToldWithTheHold();
+    void slotsAreHandedOver();
+    void slotsOfSeveralPermits();
+    void slotsAreRenewed();
+    void slotOfADeadHolder();
+    void slotsBesideOtherHolders();
+    void slotsOfFewerPermits();
+    void slotsOf1024Permits();
+    void slotIsKeptForMinHold();
+    void lostGrantKeepsTheSlot();
     void available();
     void availableWithoutAnswer();
     void destroyedInASlot();
@@ -213,9 +224,9 @@ void tst_Semaphore::manyWaiters()
     LockRegistry other(serverUrl());
     TestSemaphore all(&other, u"a"_s, taking(100, 100));
     QVERIFY(acquireNow(&all));
-    std::vector<std::unique_ptr<TestLock>> waiters;
+    std::vector<std::unique_ptr<TestSemaphore>> waiters;
     for (int i = 0; i < 150; ++i) {
-        waiters.push_back(std::make_unique<TestLock>(registry(), u"a"_s, taking(1, 100)));
+        waiters.push_back(std::make_unique<TestSemaphore>(registry(), u"a"_s, taking(1, 100)));
         waiters.back()->acquire();
     }
     QVERIFY(eventually([&] { return waiters.back()->queuePosition() == 149; }));
@@ -226,6 +237,14 @@ void tst_Semaphore::manyWaiters()
     QVERIFY(eventually([&] { return count() == 100; }));
     QCOMPARE(info(u"a"_s).permitsTaken, 100);
     QCOMPARE(count(), 100);
+    QSet<int> slotsHeld;
+    for (const auto &waiter : waiters) {
+        if (waiter->isHeld())
+            slotsHeld.insert(waiter->slot());
+    }
+    QCOMPARE(slotsHeld.size(), 100);
+    QCOMPARE(*std::min_element(slotsHeld.cbegin(), slotsHeld.cend()), 0);
+    QCOMPARE(*std::max_element(slotsHeld.cbegin(), slotsHeld.cend()), 99);
     for (const auto &waiter : waiters)
         waiter->release(); // those that wait give up
     QVERIFY(eventually([&] { return !info(u"a"_s).held; }));
@@ -693,6 +712,251 @@ void tst_Semaphore::fencingTokens()
     QVERIFY(first.fencingToken() > last);
     QVERIFY(second.fencingToken() > last);
     QVERIFY(first.fencingToken() != second.fencingToken());
+}
+
+void tst_Semaphore::slotsAreTheLowestFree()
+{
+    LockRegistry other(serverUrl());
+    TestSemaphore first(registry(), u"a"_s, taking(1)), second(&other, u"a"_s, taking(1)),
+            third(registry(), u"a"_s, taking(1));
+    const QSignalSpy changed(
+            &second, second.metaObject()->property(second.metaObject()->indexOfProperty("slot")).notifySignal());
+    QVERIFY(changed.isValid());
+    QCOMPARE(first.slot(), -1);
+    QVERIFY(first.heldSlots().isEmpty());
+    QVERIFY(acquireNow(&first));
+    QVERIFY(acquireNow(&second));
+    QVERIFY(acquireNow(&third));
+    QCOMPARE(first.slot(), 0);
+    QCOMPARE(second.property("slot").toInt(), 1);
+    QCOMPARE(second.heldSlots(), QList<int>({1}));
+    QCOMPARE(third.slot(), 2);
+    QCOMPARE(changed.size(), 1);
+    QVERIFY(acquireNow(&second)); // one more level
+    QCOMPARE(second.slot(), 1);
+    QVERIFY(releaseNow(&first));
+    QCOMPARE(first.slot(), -1);
+    TestSemaphore fourth(&other, u"a"_s, taking(1)), fifth(&other, u"a"_s, taking(1));
+    QVERIFY(acquireNow(&fourth));
+    QVERIFY(acquireNow(&fifth));
+    QCOMPARE(fourth.slot(), 0);
+    QCOMPARE(fifth.slot(), 3);
+    second.release();
+    QCOMPARE(second.slot(), 1); // one level is left
+    QVERIFY(releaseNow(&second));
+    QCOMPARE(second.slot(), -1);
+    QCOMPARE(changed.size(), 2);
+}
+
+void tst_Semaphore::slotIsToldWithTheHold()
+{
+    TestSemaphore first(registry(), u"a"_s, taking(1)), second(registry(), u"a"_s, taking(1));
+    QList<int> seen; // in turn, in the slots of the signals
+    connect(&first, &Semaphore::acquired, this, [&] {
+        seen << first.slot() << second.slot(); // whose reply has come, too
+    });
+    connect(&second, &Semaphore::acquired, this, [&] { seen << second.slot(); });
+    connect(&second, &Semaphore::released, this, [&] { seen << second.slot(); });
+    connect(&first, &Semaphore::lost, this, [&] { seen << first.slot(); });
+    first.acquire();
+    second.acquire();
+    QVERIFY(eventually([&] { return second.isHeld(); }));
+    QCOMPARE(seen, QList<int>({0, -1, 1}));
+    QVERIFY(releaseNow(&second));
+    QCOMPARE(awaited(registry()->forceRelease(u"a"_s)).value, LockRegistry::Done);
+    QVERIFY(eventually([&] { return first.spies.lost.size() == 1; }));
+    QCOMPARE(seen, QList<int>({0, -1, 1, -1, -1}));
+}
+
+void tst_Semaphore::slotsAreHandedOver()
+{
+    LockRegistry other(serverUrl());
+    stopTheClockOf({registry(), &other});
+    TestSemaphore first(registry(), u"a"_s, taking(1, 2)), second(registry(), u"a"_s, taking(1, 2));
+    TestSemaphore third(&other, u"a"_s, taking(1, 2)), fourth(registry(), u"a"_s, taking(1, 2));
+    QVERIFY(acquireNow(&first));
+    QVERIFY(acquireNow(&second));
+    QVERIFY(joinQueue(&third));
+    QVERIFY(joinQueue(&fourth, 1));
+    QVERIFY(releaseNow(&second));
+    QVERIFY(eventually([&] { return third.isHeld(); }));
+    QCOMPARE(third.slot(), 1);
+    QVERIFY(releaseNow(&first));
+    QVERIFY(eventually([&] { return fourth.isHeld(); }));
+    QCOMPARE(fourth.slot(), 0);
+
+    // By the last holder, and by one that has the lock alone.
+    TestSemaphore one(registry(), u"b"_s, taking(1, 1)), next(&other, u"b"_s, taking(1, 1));
+    QVERIFY(acquireNow(&one));
+    QVERIFY(joinQueue(&next));
+    QVERIFY(releaseNow(&one));
+    QVERIFY(eventually([&] { return next.isHeld(); }));
+    QCOMPARE(next.slot(), 0);
+    QVERIFY(releaseNow(&next));
+    TestLock alone(&other, u"b"_s, options());
+    QVERIFY(acquireNow(&alone));
+    QVERIFY(joinQueue(&one));
+    QVERIFY(releaseNow(&alone));
+    QVERIFY(eventually([&] { return one.isHeld(); }));
+    QCOMPARE(one.slot(), 0);
+}
+
+void tst_Semaphore::slotsOfSeveralPermits()
+{
+    LockRegistry other(serverUrl());
+    stopTheClockOf({registry(), &other});
+    TestSemaphore two(registry(), u"a"_s, taking(2)), one(&other, u"a"_s, taking(1)), three(&other, u"a"_s, taking(3)),
+            four(registry(), u"a"_s, taking(4));
+    QVERIFY(acquireNow(&two));
+    QVERIFY(acquireNow(&one));
+    QCOMPARE(two.heldSlots(), QList<int>({0, 1}));
+    QCOMPARE(two.slot(), 0);
+    QCOMPARE(one.slot(), 2);
+    QVERIFY(joinQueue(&three));
+    QVERIFY(releaseNow(&two));
+    QVERIFY(eventually([&] { return three.isHeld(); }));
+    QCOMPARE(three.heldSlots(), QList<int>({0, 1, 3}));
+    QVERIFY(joinQueue(&four));
+    QVERIFY(releaseNow(&three));
+    QVERIFY(eventually([&] { return four.isHeld(); }));
+    QCOMPARE(four.heldSlots(), QList<int>({0, 1, 3, 4}));
+}
+
+void tst_Semaphore::slotsAreRenewed()
+{
+    FakeClock clock;
+    LockRegistry renewing(serverUrl());
+    LockRegistryPrivate::get(&renewing)->setClock(&clock);
+    TestSemaphore first(&renewing, u"a"_s, taking(1).withLease(1h)), two(&renewing, u"a"_s, taking(2).withLease(1h));
+    QVERIFY(acquireNow(&first));
+    QVERIFY(acquireNow(&two));
+    clock.advance(30min);
+    LockRegistryPrivate::get(&renewing)->watchdog()->wake();
+    QVERIFY(eventually([&] { return first.spies.renewed.size() == 1 && two.spies.renewed.size() == 1; }));
+    TestSemaphore third(&renewing, u"a"_s, taking(1));
+    QVERIFY(acquireNow(&third));
+    QCOMPARE(third.slot(), 3);
+    QVERIFY(releaseNow(&first));
+    QVERIFY(acquireNow(&first));
+    QCOMPARE(first.slot(), 0);
+}
+
+void tst_Semaphore::slotOfADeadHolder()
+{
+    FaultProxy proxy(m_server);
+    TestSemaphore second(registry(), u"a"_s, taking(1, 2)), third(registry(), u"a"_s, taking(1, 2));
+    {
+        LockRegistry dying(isMemory() ? serverUrl() : proxy.url());
+        TestSemaphore dead(&dying, u"a"_s, taking(1, 2).withLease(1s));
+        QVERIFY(acquireNow(&dead));
+        QVERIFY(acquireNow(&second));
+        proxy.setBlackHole(true);
+        if (isMemory())
+            dead.detach(); // nobody renews it
+    }
+    QVERIFY(acquireNow(&third));
+    QCOMPARE(third.slot(), 0);
+    QCOMPARE(second.slot(), 1);
+}
+
+void tst_Semaphore::slotsBesideOtherHolders()
+{
+    // Who has permits in another way has no slots, but its permits count.
+    LockRegistry other(serverUrl());
+    const auto held = holders(&other, u"a"_s, 2, 3);
+    TestSemaphore first(registry(), u"a"_s, taking(1, 3)), second(registry(), u"a"_s, taking(1, 3).withWait(0ms));
+    QVERIFY(acquireNow(&first));
+    QCOMPARE(first.slot(), 0);
+    QCOMPARE(failureNow(&second), DistributedLock::BusyError);
+    QVERIFY(releaseNow(held.at(0).get()));
+    QVERIFY(acquireNow(&second));
+    QCOMPARE(second.slot(), 1);
+}
+
+void tst_Semaphore::slotsOfFewerPermits()
+{
+    const LockOptions one = taking(1, LockOptions::ServerPermits);
+    QVERIFY(awaited(registry()->setPermits(u"a"_s, 4)));
+    std::vector<std::unique_ptr<TestSemaphore>> semaphores;
+    for (int i = 0; i < 4; ++i) {
+        semaphores.push_back(std::make_unique<TestSemaphore>(registry(), u"a"_s, one));
+        QVERIFY(acquireNow(semaphores.back().get()));
+        QCOMPARE(semaphores.back()->slot(), i);
+    }
+    QVERIFY(awaited(registry()->setPermits(u"a"_s, 2)));
+    for (const int i : {0, 1, 2})
+        QVERIFY(releaseNow(semaphores.at(i).get()));
+    QVERIFY(acquireNow(semaphores.at(2).get()));
+    QCOMPARE(semaphores.at(2)->slot(), 0);
+    QCOMPARE(semaphores.at(3)->slot(), 3); // it keeps what it has
+    QVERIFY(releaseNow(semaphores.at(3).get()));
+    QVERIFY(acquireNow(semaphores.at(3).get()));
+    QCOMPARE(semaphores.at(3)->slot(), 1);
+}
+
+void tst_Semaphore::slotsOf1024Permits()
+{
+    TestSemaphore most(registry(), u"a"_s, taking(1023, 1024)), last(registry(), u"a"_s, taking(1, 1024));
+    QVERIFY(acquireNow(&most));
+    QVERIFY(acquireNow(&last));
+    QCOMPARE(most.heldSlots().size(), 1023);
+    QCOMPARE(last.slot(), 1023);
+    QVERIFY(releaseNow(&most));
+    QVERIFY(acquireNow(&most));
+    QCOMPARE(most.heldSlots().last(), 1022);
+
+    // There are none if there are more permits, whoever says their number.
+    TestSemaphore said(registry(), u"b"_s, taking(1, 1025));
+    TestSemaphore two(registry(), u"b"_s, taking(2, LockOptions::ServerPermits));
+    QVERIFY(acquireNow(&said));
+    QVERIFY(acquireNow(&two));
+    QCOMPARE(said.slot(), -1);
+    QCOMPARE(two.slot(), -1);
+    QVERIFY(two.isHeld());
+
+    // The number of permits is smaller now, but those who already hold permits are not given numbers.
+    QVERIFY(awaited(registry()->setPermits(u"b"_s, 4)));
+    TestSemaphore late(registry(), u"b"_s, taking(1, 4));
+    QVERIFY(acquireNow(&late));
+    QCOMPARE(late.slot(), 0);
+    QCOMPARE(two.slot(), -1);
+    QCOMPARE(info(u"b"_s).permitsTaken, 4);
+}
+
+void tst_Semaphore::slotIsKeptForMinHold()
+{
+    TestSemaphore kept(registry(), u"a"_s, taking(2).withLease(5min).withMinHold(2min)),
+            next(registry(), u"a"_s, taking(1));
+    QVERIFY(acquireNow(&kept));
+    QVERIFY(releaseNow(&kept));
+    QCOMPARE(info(u"a"_s).permitsTaken, 2);
+    QVERIFY(acquireNow(&next));
+    QCOMPARE(next.slot(), 2);
+}
+
+void tst_Semaphore::lostGrantKeepsTheSlot()
+{
+    SKIP_WITHOUT_SERVER();
+    // The waiter must ask for what it was given: the message was lost.
+    LockRegistry other(serverUrl());
+    TestSemaphore first(&other, u"a"_s, taking(1, 2)), second(&other, u"a"_s, taking(1, 2)),
+            waiter(registry(), u"a"_s, taking(1, 2));
+    QVERIFY(acquireNow(&first));
+    QVERIFY(acquireNow(&second));
+    QVERIFY(joinQueue(&waiter));
+    const QByteArray token = QDistLock::DistributedLockPrivate::get(&waiter)->waiter().token;
+    QVERIFY(token.startsWith("p1@/"));
+    const QByteArray end = QByteArray::number(QDateTime::currentMSecsSinceEpoch() + 60'000) + ".00048828125"; // slot 0
+    const QByteArray script = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('ZREM', KEYS[2], ARGV[2]) "
+                              "return redis.call('ZADD', KEYS[1], ARGV[3], ARGV[2])";
+    const QByteArray former = QDistLock::DistributedLockPrivate::get(&first)->waiter().token;
+    QCOMPARE(m_server.command({"EVAL", script, "2", "lock:a", "{lock:a}:queue", former, token, end}).toInt(), 1);
+    const QByteArray channel = "lock:client:" + QDistLock::Token::clientOf(token);
+    const QByteArray hint = "grant " + QByteArray::number(QDistLock::Token::sequenceOf(token));
+    QVERIFY(m_server.command({"PUBLISH", channel, hint}).toInt() > 0);
+    QVERIFY(eventually([&] { return waiter.isHeld(); }));
+    QCOMPARE(waiter.slot(), 0);
+    QCOMPARE(second.slot(), 1);
 }
 
 void tst_Semaphore::available()

@@ -81,9 +81,12 @@ void tst_Token::permits()
 {
     TokenGenerator generator;
     const QByteArray token = generator.makeToken() + "42";
+    QVERIFY(!Token::wantsSlots(Token::ofPermits(token, 2)));
     for (const int take : {1, 2, 10000}) {
-        const QByteArray taking = Token::ofPermits(token, take);
+        const bool wantsSlots = take == 2;
+        const QByteArray taking = Token::ofPermits(token, take, wantsSlots);
         QCOMPARE(Token::permitsOf(taking), take);
+        QCOMPARE(Token::wantsSlots(taking), wantsSlots);
         QVERIFY(Token::isShared(taking));
         QVERIFY(!Token::isReader(taking));
         QCOMPARE(Token::clientOf(taking), generator.clientId());
@@ -98,8 +101,10 @@ void tst_Token::permits()
     QCOMPARE(Token::permitsOf(Token::ofReader(token)), 0);
     QVERIFY(!Token::isShared(token));
     QVERIFY(Token::isShared(Token::ofReader(token)));
-    for (const char *const other : {"p/", "p", "px/", "p0/", "p01/", "p-1/", "p+1/", "p 1/", "p99999999999/"}) {
+    for (const char *const other : {"p/", "p", "px/", "p0/", "p01/", "p-1/", "p+1/", "p 1/", "p99999999999/", "p@/",
+                                    "@/", "p1@@/", "p@1/", "p1 @/"}) {
         QCOMPARE(Token::permitsOf(other + token), 0);
+        QVERIFY(!Token::wantsSlots(other + token));
         QCOMPARE(Token::clientOf(other + token), QByteArray());
     }
 }

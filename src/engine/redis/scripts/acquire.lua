@@ -19,7 +19,8 @@
 --                     number counts
 -- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
 -- then, with f, their floors
--- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
+-- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now; behind it, if the token has
+--                           slots, a space and their numbers, separated by commas
 --                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival, server time in µs}
 --                           taken; -1 ms = without end; -2 ms, with t = this one is free; rank 0 = next
 --                           (if the value is a deadline: the ms until the lock may be taken over)
@@ -76,6 +77,8 @@ end
 -- The usual case of readers, and of those that take one permit: only others of their kind hold the lock, there are
 -- permits left, and nobody waits.
 if string.find(ARGV[2], '^[^w]*[sp][^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+--#include slots.lua
+
   local t = redis.call('TIME')
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   local ms = tonumber(string.sub(t, 1, -4))
@@ -85,9 +88,9 @@ if string.find(ARGV[2], '^[^w]*[sp][^w]*$') and redis.pcall('EXISTS', unpack(KEY
     local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
     local fence
     local isLeft = not permits
-      or string.sub(ARGV[2 + i], 1, 3) == 'p1/' and redis.pcall('GET', KEYS[3 * n + i]) == permits
+      or string.find(ARGV[2 + i], '^p1@?/') and redis.pcall('GET', KEYS[3 * n + i]) == permits
     if permits and isLeft and not first.err and first[1] then
-      isLeft = string.find(first[1], '^p[1-9]%d*/%x+:%d+:%x+$') and tonumber(first[2]) > ms
+      isLeft = string.find(first[1], '^p[1-9]%d*@?/%x+:%d+:%x+$') and math.floor(first[2]) > ms
         and redis.call('ZCARD', key) < tonumber(permits)
     end
     if isLeft and not first.err and (permits or not first[1]) then
@@ -101,14 +104,16 @@ if string.find(ARGV[2], '^[^w]*[sp][^w]*$') and redis.pcall('EXISTS', unpack(KEY
       local last = redis.pcall('GET', KEYS[2 * n + i]) -- readers share it
       fence = type(last) == 'string' and string.find(last, '^%d+$') and last
     end
-    if fence and type(redis.pcall('ZADD', key, ends, ARGV[2 + i])) == 'number' then
+    local part = fence and string.find(ARGV[2 + i], '@', 1, true) and partsOf(key, {ARGV[2 + i]}, tonumber(permits))[1]
+    local score = part and string.format('%.17g', ends + part) or ends
+    if fence and type(redis.pcall('ZADD', key, score, ARGV[2 + i])) == 'number' then
       if redis.call('PTTL', key) < tonumber(ARGV[1]) then
         redis.call('PEXPIREAT', key, ends)
       end
       if permits then
         redis.call('PEXPIRE', KEYS[3 * n + i], FENCE_TTL)
       end
-      replies[i] = fence
+      replies[i] = part and fence .. ' ' .. part * SLOT_PARTS - 1 or fence
       answered = answered + 1
     end
   end
@@ -194,8 +199,9 @@ local function take(key, queue, fenceKey, token, leave, floor, shared)
   if not fence then
     return err
   end
+  local slots = ''
   if sharing then
-    err = setLease(key, token, lease)
+    err, slots = setLease(key, token, lease, sharing == 'p' and permitsOf(queue))
     if err then
       return err
     end
@@ -209,7 +215,7 @@ local function take(key, queue, fenceKey, token, leave, floor, shared)
       serve(key, queue, fenceKey, lease, caller, sharing) -- those behind it
     end
   end
-  return fence
+  return fence .. slots
 end
 
 local function join(queue, member, arrival)
@@ -368,7 +374,7 @@ end
 
 -- With t: if one of them cannot be acquired nevertheless, as with a fence of another type, the others are given back.
 local function isError(reply)
-  return type(reply) == 'string' and not string.find(reply, '^%d+$')
+  return type(reply) == 'string' and not string.find(reply, '^%d')
 end
 local failed = false
 for i = 1, together and areFree and n or 0 do

@@ -50,8 +50,9 @@ local function timeLeft(value)
 end
 
 -- A token is <client>:<sequence>:<random bits>. It begins with an 'r' if it is a reader's. If it takes permits of a
--- semaphore, it begins with a 'p', the number of permits and a '/'. A member of a queue is a token whose owner wants the
--- lock to be handed over, or a '*' and a token whose owner only wants to be woken when the lock is free.
+-- semaphore, it begins with a 'p', the number of permits, an '@' if it wants slots, and a '/'. A member of a queue is a
+-- token whose owner wants the lock to be handed over, or a '*' and a token whose owner only wants to be woken when the
+-- lock is free.
 -- Returns '', 'r' or 'p', or a '*' and one of these; client; sequence; the number of permits.
 local function parse(member)
   local kind, client, sequence = string.match(member, '^(%*?r?)(%x+):(%d+):%x+$')
@@ -59,13 +60,14 @@ local function parse(member)
     return kind, client, sequence
   end
   local permits
-  kind, permits, client, sequence = string.match(member, '^(%*?p)([1-9]%d*)/(%x+):(%d+):%x+$')
+  kind, permits, client, sequence = string.match(member, '^(%*?p)([1-9]%d*)@?/(%x+):(%d+):%x+$')
   return kind, client, sequence, tonumber(permits)
 end
 
 -- Several hold a lock together as readers or with permits: its key is then a zset of their tokens; the scores are the
 -- ends of their leases, as Unix times in ms. A token that takes several permits has a member for each of them: itself,
--- itself and '#2', and so on.
+-- itself and '#2', and so on. Those of a token that wants slots have one each, in the fraction of the score, see
+-- SLOT_PARTS: a number from 0 that no other member has.
 local function membersOf(token)
   local members = {token}
   local _, _, _, permits = parse(token)
@@ -97,7 +99,7 @@ local function holderOf(key, token)
     return nil, false, holder.err
   end
   local ms = string.sub(now(), 1, -4)
-  while first and tonumber(ends) <= tonumber(ms) do
+  while first and math.floor(ends) <= tonumber(ms) do
     redis.call('ZREM', key, first)
     first, ends, kind = firstSharer(key)
   end
@@ -107,13 +109,33 @@ local function holderOf(key, token)
   return token and redis.call('ZSCORE', key, token) and token or true, kind
 end
 
--- Sets the end of the lease of a token that shares the lock; returns an error if that fails.
-local function setLease(key, token, lease)
-  local ends = string.format('%.0f', string.sub(now(), 1, -4) + lease)
+--#include slots.lua
+
+-- The key with the number of permits of a semaphore, by the key of its queue.
+local function permitsKey(queue)
+  return (string.gsub(queue, 'queue$', 'permits'))
+end
+
+-- Returns that number, 0 if there is none; on failure nil and an error.
+local function permitsOf(queue)
+  local number = redis.pcall('GET', permitsKey(queue))
+  if type(number) == 'table' then
+    return nil, number.err
+  end
+  return number and string.find(number, '^[1-9]%d?%d?%d?%d?$') and tonumber(number) or 0
+end
+
+-- Sets the end of the lease of a token that shares the lock. Returns an error if that fails; otherwise nil and the
+-- token's slots, as a text with a ' ' before it; '' if it has none. `permits`, the number of the semaphore, and `leaving`
+-- are for partsOf(), if the token may be new.
+local function setLease(key, token, lease, permits, leaving)
+  local ends = string.sub(now(), 1, -4) + lease
   local members = membersOf(token)
-  local scored = {}
+  local parts = string.find(token, '@', 1, true) and partsOf(key, members, permits, leaving) or {}
+  local scored, slots = {}, {}
   for i, member in ipairs(members) do
-    scored[#scored + 1] = ends
+    slots[#slots + 1] = parts[i] and parts[i] * SLOT_PARTS - 1
+    scored[#scored + 1] = string.format('%.17g', ends + (parts[i] or 0))
     scored[#scored + 1] = member
     if #scored == 2 * MEMBERS_AT_MOST or i == #members then
       local added = redis.pcall('ZADD', key, unpack(scored))
@@ -123,6 +145,7 @@ local function setLease(key, token, lease)
       scored = {}
     end
   end
+  return nil, #slots > 0 and ' ' .. table.concat(slots, ',') or ''
 end
 
 -- Removes members of such a key, unless it is something else now. Returns an error if that fails.
@@ -157,6 +180,7 @@ local function keepSharers(key)
   if not ends then
     return '0' -- the clock was set forward meanwhile
   end
+  ends = math.floor(ends) -- without the slot
   redis.call('PEXPIREAT', key, ends)
   return string.format('%.0f', math.max(0, ends - string.sub(now(), 1, -4)))
 end
@@ -164,21 +188,7 @@ end
 -- The ms until the first lease of those who share the key ends.
 local function firstEnd(key)
   local _, ends = firstSharer(key)
-  return ends and string.format('%.0f', math.max(0, ends - string.sub(now(), 1, -4))) or '0'
-end
-
--- The key with the number of permits of a semaphore, by the key of its queue.
-local function permitsKey(queue)
-  return (string.gsub(queue, 'queue$', 'permits'))
-end
-
--- Returns that number, 0 if there is none; on failure nil and an error.
-local function permitsOf(queue)
-  local number = redis.pcall('GET', permitsKey(queue))
-  if type(number) == 'table' then
-    return nil, number.err
-  end
-  return number and string.find(number, '^[1-9]%d?%d?%d?%d?$') and tonumber(number) or 0
+  return ends and string.format('%.0f', math.max(0, math.floor(ends) - string.sub(now(), 1, -4))) or '0'
 end
 
 -- Readers that hold the lock at the same time have one fencing token.
@@ -226,9 +236,9 @@ local function standBy(queue, ms)
 end
 
 -- Appends to a message what proves that the waiter holds the lock for `claim` ms from the time in it: whoever wrote it
--- could read the waiter's token. The waiter then holds the lock without asking.
-local function proven(message, member, fence, claim)
-  local hold = fence .. ' ' .. now() .. ' ' .. claim
+-- could read the waiter's token. The waiter then holds the lock without asking. `slots` as setLease() returns them.
+local function proven(message, member, fence, claim, slots)
+  local hold = fence .. ' ' .. now() .. ' ' .. claim .. (slots or '')
   return message .. ' ' .. hold .. ' ' .. redis.sha1hex(member .. ' ' .. hold)
 end
 
@@ -244,19 +254,20 @@ end
 
 -- The same for a token that shares the lock, beside those that hold it already. A key with the token of an exclusive
 -- holder is given up. If it returns no message, nothing is reserved.
-local function admit(key, member, message, fence, claim)
+local function admit(key, member, message, fence, claim, permits, leaving)
   if not fence then
     return nil
   end
-  local err = setLease(key, member, claim)
+  local err, slots = setLease(key, member, claim, permits, leaving)
   if err and string.find(err, '^WRONGTYPE') then
     redis.call('DEL', key)
-    err = setLease(key, member, claim) -- a node of a cluster creates no key of a slot that it is moving away
+    -- A node of a cluster creates no key of a slot that it is moving away.
+    err, slots = setLease(key, member, claim, permits)
   end
   if err then
     return nil
   end
-  return proven(message, member, fence, claim)
+  return proven(message, member, fence, claim, slots)
 end
 
 -- Leaves the lock to its holder for `keep` ms. Returns 1, or an error.
@@ -280,7 +291,8 @@ end
 -- subscribed to its channel, which PUBLISH returns. A waiter of the calling client that wants the lock alone is alive
 -- and is notified by the reply of the script. The key is written before the message is published, so that no waiter
 -- believes what is not so. `leaving` are the members, if any, of all who share the lock and give it up, or lose it: they
--- are removed as soon as another one has entered, so that no waiter is sent the end of a lease that was given up.
+-- are removed as soon as another one has entered, so that no waiter is sent the end of a lease that was given up. That one
+-- may have got their slots.
 -- Returns: 'free' nobody waits; 'served' somebody holds the lock now; 'more' too many dead waiters for one call;
 --          'shared' others share the lock, and nobody else can be served now
 --          'woken' the first waiter only wanted to be woken, and was
@@ -333,7 +345,7 @@ local function serve(key, queue, fenceKey, lease, caller, shared, leaving)
         drawn, fence = pcall(shared == 'r' and readersFence or nextFence, fenceKey)
       end
       if isGrant and sharing then
-        message = admit(key, member, hint, drawn and fence, claim)
+        message = admit(key, member, hint, drawn and fence, claim, permits, leaving)
       elseif isGrant then
         message = reserve(key, member, hint, drawn and fence, claim)
       end

@@ -28,7 +28,7 @@ if meant then
   local fence = redis.pcall('GET', fenceKey)
   if type(fence) == 'table' then
     return fence.err
-  elseif not parse(holders[1]) or fence ~= meant then
+  elseif not parse(string.match(holders[1], '^[^#]*')) or fence ~= meant then
     return 2
   end
 end

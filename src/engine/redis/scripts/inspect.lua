@@ -20,7 +20,8 @@ local function inspect(key, fence, queue, permits)
     if not firstSharer(key) then
       return holder.err
     end
-    local expired = #redis.call('ZRANGE', key, '-inf', string.sub(now(), 1, -4), 'BYSCORE')
+    local later = string.format('(%.0f', string.sub(now(), 1, -4) + 1) -- the fraction of a score is no time
+    local expired = #redis.call('ZRANGE', key, '-inf', later, 'BYSCORE')
     holder = redis.call('ZRANGE', key, expired, expired + SHOWN_AT_MOST - 1)
     sharers = redis.call('ZCARD', key) - expired
   end

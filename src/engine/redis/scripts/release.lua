@@ -26,7 +26,7 @@ if ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 the
   if string.find(ARGV[3], '^[rp]') then
     for i = 1, n do
       local token = ARGV[2 + i]
-      local hasOneMember = string.sub(token, 1, 1) == 'r' or string.sub(token, 1, 3) == 'p1/'
+      local hasOneMember = string.sub(token, 1, 1) == 'r' or string.find(token, '^p1@?/')
       if hasOneMember and redis.pcall('ZREM', KEYS[i], token) == 1 then
         free[#free + 1] = KEYS[i]
         replies[i] = 1

@@ -18,16 +18,18 @@ local function renewSharer(key, token, lease)
   end
   local t = redis.call('TIME')
   local ms = t[1] * 1000 + math.floor(t[2] / 1000)
-  if not ends or tonumber(ends) <= ms then
+  if not ends or math.floor(ends) <= ms then
     return 0
   end
   redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
-  ends = string.format('%.0f', ms + lease)
-  local permits = tonumber(string.match(token, '^p(%d+)/') or 1)
+  local permits, wantsSlots = string.match(token, '^p(%d+)(@?)/')
+  permits = tonumber(permits or 1)
   local scored = {}
   for i = 1, permits do
-    scored[#scored + 1] = ends
-    scored[#scored + 1] = i == 1 and token or token .. '#' .. i
+    local member = i == 1 and token or token .. '#' .. i
+    local former = wantsSlots == '@' and redis.call('ZSCORE', key, member) or 0
+    scored[#scored + 1] = string.format('%.17g', ms + lease + former % 1) -- the slot remains
+    scored[#scored + 1] = member
     if #scored == 2 * MEMBERS_AT_MOST or i == permits then
       local done = redis.pcall('ZADD', key, unpack(scored))
       if type(done) == 'table' then
@@ -36,7 +38,8 @@ local function renewSharer(key, token, lease)
       scored = {}
     end
   end
-  redis.call('PEXPIREAT', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  redis.call('PEXPIREAT', key, math.floor(last))
   return 1
 end
 

@@ -15,6 +15,9 @@ const QByteArray WaiterToken = "1a2b3c4d5e6f7081:7:00112233445566778899aabbccdde
 /// `printf '%s 1795364362194449 1795364362194448 3000' "$token" | sha1sum`
 const QByteArray Proof = "fb044192ac56c2fa5ccd7816cf95aac44f3d22da";
 const QByteArray Message = "grant 7 1795364362194449 1795364362194448 3000 " + Proof;
+/// `printf '%s 1795364362194449 1795364362194448 3000 0,12' "$token" | sha1sum`
+const QByteArray WithSlots =
+        "grant 7 1795364362194449 1795364362194448 3000 0,12 c99adf2c8f444f33ded5194f99a465a202aceb74";
 
 } // namespace
 
@@ -24,6 +27,7 @@ class tst_NoticeMessage : public QObject
 
 private Q_SLOTS:
     void proven();
+    void withSlots();
     void hint();
     void forged_data()
     {
@@ -31,6 +35,9 @@ private Q_SLOTS:
                                      {{"fencing token", QByteArray(Message).replace("4449", "4459")},
                                       {"time", QByteArray(Message).replace("4448", "4458")},
                                       {"time to live", QByteArray(Message).replace("3000", "9000")},
+                                      {"slots", QByteArray(Message).replace("3000", "3000 0")},
+                                      {"no slots", QByteArray(WithSlots).replace(" 0,12", "")},
+                                      {"other slots", QByteArray(WithSlots).replace("0,12", "0,13")},
                                       {"proof", QByteArray(Message).replace("fb044", "00000")}});
     }
     void forged();
@@ -50,6 +57,14 @@ void tst_NoticeMessage::proven()
     QVERIFY(message->hold->isProvenBy(WaiterToken));
     QVERIFY(!message->hold->isProvenBy(WaiterToken.chopped(1) + 'e'));
     QVERIFY(!message->hold->isProvenBy({}));
+}
+
+void tst_NoticeMessage::withSlots()
+{
+    const auto message = NoticeMessage::parse(WithSlots);
+    QVERIFY(message && message->hold);
+    QCOMPARE(message->hold->permitSlots, QList<int>({0, 12}));
+    QVERIFY(message->hold->isProvenBy(WaiterToken));
 }
 
 void tst_NoticeMessage::hint()
@@ -84,6 +99,8 @@ void tst_NoticeMessage::malformed_data()
     QTest::newRow("years") << with(" 3000", " 3000000000");
     QTest::newRow("far future") << with("1795364362194448", "9007199254740992");
     QTest::newRow("no fencing token") << with("1795364362194449", "0");
+    for (const char *const numbers : {"", "a", "-1", "00", "1024", "1,1", "2,1", "1,", ",1", "1;2", "1 2"})
+        QTest::addRow("slots '%s'", numbers) << QByteArray(WithSlots).replace("0,12", numbers);
 }
 
 void tst_NoticeMessage::malformed()
