@@ -5,6 +5,7 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/impl/permits.h>
 
 #include <QtCore/qeventloop.h>
 #include <QtCore/qjsonarray.h>
@@ -35,9 +36,12 @@ public:
     {
         for (int i = 0; i < setup.clients; ++i) {
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
-            m_registries.back()->setDefaults(QDistLock::LockOptions().withPermits(setup.permits));
             for (int j = 0; j < setup.locks; ++j)
                 addWaiter(m_registries.back().get(), setup);
+        }
+        for (const auto &waiter : m_waiters) {
+            if (setup.permits > 0)
+                QDistLock::Detail::setPermits(&waiter->lock, setup.permits, 1); // what makes it a Semaphore
         }
         for (size_t i = 0; hasReaders && i + 1 < m_waiters.size(); ++i)
             m_waiters[i]->lock.setMode(QDistLock::LockOptions::Shared);

@@ -5,6 +5,7 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/Semaphore>
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qeventloop.h>
@@ -25,10 +26,13 @@ public:
     LibraryPairs(const Setup &setup, QDistLock::LockOptions::Mode mode)
         : m_registry(setup.server)
     {
-        m_registry.setDefaults(QDistLock::LockOptions().withMode(mode).withPermits(setup.permits));
+        m_registry.setDefaults(QDistLock::LockOptions().withMode(mode));
         for (int i = 0; i < setup.locks; ++i) {
             const QString name = u"bench:%1:%2"_s.arg(QCoreApplication::applicationPid()).arg(i);
-            m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
+            if (setup.permits > 0)
+                m_locks.push_back(std::make_unique<QDistLock::Semaphore>(&m_registry, name, setup.permits));
+            else
+                m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
             DistributedLock *lock = m_locks.back().get();
             QObject::connect(lock, &DistributedLock::acquired, lock, &DistributedLock::release);
             QObject::connect(lock, &DistributedLock::released, lock, [this, lock] { next(lock); });
