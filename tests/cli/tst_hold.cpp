@@ -9,6 +9,7 @@
 #include "support/testkinds.h"
 
 #include <QtCore/qfile.h>
+#include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 
@@ -244,7 +245,7 @@ void tst_Hold::permits()
     const QStringList arguments{u"hold"_s, u"--limit"_s, u"3"_s, u"--take"_s, u"2"_s, u"job"_s};
     Program first(setup(), arguments);
     QVERIFY(first.waitForOutput("\n"));
-    QCOMPARE(first.output(), "held job fence " + m_server.get("{lock:job}:fence") + '\n');
+    QCOMPARE(first.output(), "held job fence " + m_server.get("{lock:job}:fence") + " slot 0,1\n");
     QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
     QCOMPARE(m_server.get("{lock:job}:permits"), "3"_ba);
     Program second(setup(), arguments);
@@ -301,8 +302,16 @@ void tst_Hold::json()
         QCOMPARE(object.value(u"name"_s).toString().toUtf8(), names.at(i));
         QCOMPARE(object.value(u"fence"_s).toInteger(), m_server.get("{lock:" + names.at(i) + "}:fence").toLongLong());
     }
+    QVERIFY(!lines.at(0).contains("slots"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
+
+    Program two(setup(), {u"hold"_s, u"--json"_s, u"--limit=3"_s, u"--take=2"_s, u"job"_s});
+    QVERIFY(two.waitForOutput("\n"));
+    const QJsonObject object = QJsonDocument::fromJson(two.output()).object();
+    QCOMPARE(object.value(u"slots"_s).toArray(), QJsonArray({0, 1}));
+    two.closeWriteChannel();
+    QCOMPARE(two.waitForStatus(), 0);
 }
 
 void tst_Hold::outputIsFull()

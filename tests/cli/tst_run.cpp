@@ -85,6 +85,7 @@ private Q_SLOTS:
     TIMING void readersAndWriters();
     void conflictWithReaders();
     TIMING void permits();
+    void numbersOfPermits();
     TIMING void permitsInOrder();
     void conflictWithPermits();
     void otherNumberOfPermits();
@@ -245,6 +246,7 @@ void tst_Run::environment()
     QVERIFY(run(setup(), {u"run"_s, u"-s"_s, u"reader"_s, u"env"_s}).output.contains("QDISTLOCK_MODE=shared\n"));
     QVERIFY(run(setup(), {u"run"_s, u"--limit"_s, u"5"_s, u"few"_s, u"env"_s})
                     .output.contains("QDISTLOCK_MODE=permits\n"));
+    QVERIFY(!result.output.contains("QDISTLOCK_SLOT="));
     const QByteArray fences = m_server.get("{lock:job}:fence") + ',' + m_server.get("{lock:other}:fence");
     QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
 
@@ -665,6 +667,40 @@ void tst_Run::permits()
     alone->closeWriteChannel();
     QCOMPARE(alone->waitForStatus(), 0);
     QCOMPARE(alone->errors(), QByteArray());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+// $QDISTLOCK_SLOT is a number that no other run has.
+void tst_Run::numbersOfPermits()
+{
+    const auto start = [this](const QStringList &options) {
+        return std::make_unique<Program>(
+                setup(), QStringList{u"run"_s} + options + QStringList{u"-c"_s, u"echo \"$QDISTLOCK_SLOT\"; cat"_s});
+    };
+    const auto first = start({u"--limit=4"_s, u"job"_s});
+    QVERIFY(first->waitForOutput("\n"));
+    QCOMPARE(first->output(), "0\n");
+    const auto two = start({u"--limit=server"_s, u"--take=2"_s, u"job"_s});
+    QVERIFY(two->waitForOutput("\n"));
+    QCOMPARE(two->output(), "1,2\n");
+    first->closeWriteChannel();
+    QCOMPARE(first->waitForStatus(), 0);
+    const auto third = start({u"--limit=4"_s, u"other,job"_s}); // of each name, in the order of the names
+    QVERIFY(third->waitForOutput("\n"));
+    QCOMPARE(third->output(), "0,0\n");
+    const auto fourth = start({u"--limit=4"_s, u"other,job"_s});
+    QVERIFY(fourth->waitForOutput("\n"));
+    QCOMPARE(fourth->output(), "1,3\n");
+    for (const auto &program : {&two, &third, &fourth}) {
+        (*program)->closeWriteChannel();
+        QCOMPARE((*program)->waitForStatus(), 0);
+    }
+
+    // A name with more than 1024 permits has no numbers, and the one of an outer run is not passed on.
+    const QString inner = QStringLiteral(QDISTLOCK) + u' ' + Patiently
+            + u" run --limit 1025 many -c 'echo \"<$QDISTLOCK_SLOT>\"'"_s;
+    const Result nested = run(setup(), {u"run"_s, u"--limit=4"_s, u"job"_s, u"-c"_s, inner});
+    QCOMPARE(nested.output, "<>\n");
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 

@@ -13,10 +13,12 @@
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
 #include <QtCore/qfileinfo.h>
+#include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -524,8 +526,10 @@ void tst_TokenCommands::permits()
     QCOMPARE(acquire({u"--limit=3"_s, u"--take=2"_s}).status, 0);
     const QJsonObject file = content();
     const QStringList other{u"acquire"_s, u"--limit"_s, u"3"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, second};
-    const Result acquired = run(other);
-    QVERIFY2(acquired.output.toLongLong() > file.value(u"fence"_s).toInteger(), acquired.errors.constData());
+    const Result acquired = run(QStringList{u"--json"_s} + other);
+    const QJsonObject outcome = QJsonDocument::fromJson(acquired.output).object();
+    QVERIFY2(outcome.value(u"fence"_s).toInteger() > file.value(u"fence"_s).toInteger(), acquired.errors.constData());
+    QCOMPARE(outcome.value(u"slots"_s).toArray(), QJsonArray{2}); // the first one has 0 and 1
     QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 3);
     QCOMPARE(run({u"acquire"_s, u"job"_s, u"-n"_s, u"--limit=3"_s, u"--lease=1m"_s, u"--token-file"_s, m_file + u'2'})
                      .status,
@@ -538,8 +542,8 @@ void tst_TokenCommands::permits()
     const QByteArray member = file.value(u"token"_s).toString().toLatin1();
     for (const QByteArray &permit : {member, member + "#2"})
         m_server.command({"ZADD", "lock:job", "XX", "INCR", "-30000", permit}); // half a minute later
-    const auto lease = [&](const QByteArray &permit) {
-        return m_server.command({"ZSCORE", "lock:job", permit}).toDouble();
+    const auto lease = [&](const QByteArray &permit) { // the fraction is the number of the permit
+        return std::floor(m_server.command({"ZSCORE", "lock:job", permit}).toDouble());
     };
     const double before = lease(member);
     QVERIFY(before > 0);

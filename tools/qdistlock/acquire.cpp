@@ -177,6 +177,9 @@ int runAcquire(const Invocation &invocation)
     file.lease = options.lease;
     if (options.minHold > 0ms)
         file.minHoldUntil = QDateTime::currentMSecsSinceEpoch() + options.minHold.count();
+    QJsonObject acquired{
+            {u"fence"_s, file.fencingToken}, {u"leaseMs"_s, qint64(file.lease.count())}, {u"tokenFile"_s, path}};
+    addSlots(&acquired, heldSlots(lock));
     file.token = lock->detach();
     if (file.token.isEmpty())
         return session.fail(LockLost,
@@ -186,10 +189,7 @@ int runAcquire(const Invocation &invocation)
         return session.fail(InternalError,
                             u"%1. The lock %2"_s.arg(writer.errorString(), textOfGivingBack(isReleased)));
     }
-    const bool printed = isJson() ? printOutcome(name, u"acquired"_s,
-                                                 {{u"fence"_s, file.fencingToken},
-                                                  {u"leaseMs"_s, qint64(file.lease.count())},
-                                                  {u"tokenFile"_s, path}})
+    const bool printed = isJson() ? printOutcome(name, u"acquired"_s, acquired)
                                   : isQuiet() || printLine(QString::number(file.fencingToken));
     if (!printed) {
         const bool isReleased = giveBack(&session, file);

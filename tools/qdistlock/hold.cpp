@@ -124,10 +124,15 @@ void Holder::acquired()
 
 void Holder::tell()
 {
+    const QString slotText = m_locks.slotText();
     bool written = isJson() || isQuiet()
-            || printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText()));
-    for (const DistributedLock *lock : m_locks.locks())
-        written = written && printOutcome(lock->name(), u"held"_s, {{u"fence"_s, lock->fencingToken()}});
+            || printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText())
+                         + (slotText.isEmpty() ? QString() : u" slot "_s + slotText));
+    for (const DistributedLock *lock : m_locks.locks()) {
+        QJsonObject held{{u"fence"_s, lock->fencingToken()}};
+        addSlots(&held, heldSlots(lock));
+        written = written && printOutcome(lock->name(), u"held"_s, held);
+    }
     if (!written)
         end(u"lock %1 is released again, because nobody can be notified that it is held"_s.arg(
                     quoted(m_locks.nameText())),

@@ -7,10 +7,12 @@
 #include "output.h"
 #include "session.h"
 
+#include <QDistLock/Semaphore>
 #include <QDistLock/impl/acquiretogether.h>
 #include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qfuture.h>
+#include <QtCore/qjsonarray.h>
 
 #include <algorithm>
 
@@ -22,6 +24,7 @@ using QDistLock::LockInfo;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::LockResult;
+using QDistLock::Semaphore;
 using QDistLock::Detail::quoted;
 using std::chrono::milliseconds;
 
@@ -51,8 +54,11 @@ LockSet::LockSet(Session *session, const QStringList &names)
     : m_session(session)
     , m_names(names)
 {
-    for (const QString &name : names)
-        m_locks.push_back(std::make_unique<DistributedLock>(session->registry(), name));
+    const int permits = session->lockOptions().permits;
+    for (const QString &name : names) {
+        m_locks.push_back(permits == 0 ? std::make_unique<DistributedLock>(session->registry(), name)
+                                       : std::make_unique<Semaphore>(session->registry(), name, permits));
+    }
     for (const auto &lock : m_locks)
         m_inGivenOrder.push_back(lock.get());
     std::sort(m_locks.begin(), m_locks.end(),
@@ -358,6 +364,32 @@ QString LockSet::fenceText() const
     for (const DistributedLock *lock : m_inGivenOrder)
         fences += QString::number(lock->fencingToken());
     return fences.join(u',');
+}
+
+QList<int> heldSlots(const DistributedLock *lock)
+{
+    const auto *const semaphore = qobject_cast<const Semaphore *>(lock);
+    return semaphore ? semaphore->heldSlots() : QList<int>();
+}
+
+void addSlots(QJsonObject *outcome, const QList<int> &permitSlots)
+{
+    QJsonArray numbers;
+    for (const int slot : permitSlots)
+        numbers.append(slot);
+    if (!numbers.isEmpty())
+        outcome->insert(u"slots"_s, numbers);
+}
+
+QString LockSet::slotText() const
+{
+    QStringList numbers;
+    for (const DistributedLock *lock : m_inGivenOrder) {
+        const QList<int> held = heldSlots(lock);
+        for (const int slot : held)
+            numbers += QString::number(slot);
+    }
+    return numbers.join(u',');
 }
 
 Moment LockSet::deadline() const

@@ -9,6 +9,8 @@
 #include <QDistLock/LockInfo>
 #include <QDistLock/LockOptions>
 
+#include <QtCore/qjsonobject.h>
+#include <QtCore/qlist.h>
 #include <QtCore/qobject.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qtimer.h>
@@ -21,6 +23,11 @@
 namespace Cli {
 
 class Session;
+
+/// Semaphore::heldSlots() of a lock of a LockSet; empty without --limit.
+QList<int> heldSlots(const QDistLock::DistributedLock *lock);
+/// Adds them to an outcome of --json, if there are any.
+void addSlots(QJsonObject *outcome, const QList<int> &permitSlots);
 
 /*!
     The locks that `run` and `hold` hold together: one for each name. They are acquired as those of a MultiLock: with
@@ -55,6 +62,8 @@ public:
     QString nameText() const { return m_names.join(u','); }
     /// Their fencing tokens in the same order, separated by commas. While held.
     QString fenceText() const;
+    /// The numbers of their permits in the same order, separated by commas; empty if they have none. While held.
+    QString slotText() const;
     /// When the first of them ends unless it is renewed.
     Moment deadline() const;
     /// " (why)": why \a lock could not be renewed; empty if that is not known.

@@ -285,6 +285,9 @@ const QList<Explanation> &childEnvironmentTexts()
              u"its fencing token, greater for each later holder; several in the order of the names"_s},
             {u"QDISTLOCK_HELD"_s, u"1"_s},
             {u"QDISTLOCK_MODE"_s, u"exclusive, or shared with --shared, or permits with --limit"_s},
+            {u"QDISTLOCK_SLOT"_s,
+             u"with --limit: the number of its permit, from 0, which nobody else has at the same time; several are "
+             "separated by commas; not set if there are more than 1024 permits"_s},
             {u"QDISTLOCK_LOST_FD"_s, u"a file descriptor that reaches its end when the lock is lost"_s},
     };
     return table;

@@ -271,6 +271,8 @@ void Runner::startChild()
     m_environment += m_invocation.has(Option::Shared) ? "QDISTLOCK_MODE=shared"_ba
             : m_invocation.has(Option::Limit)         ? "QDISTLOCK_MODE=permits"_ba
                                                       : "QDISTLOCK_MODE=exclusive"_ba;
+    if (const QByteArray slotText = m_locks.slotText().toLatin1(); !slotText.isEmpty())
+        m_environment += "QDISTLOCK_SLOT=" + slotText;
     setup.environment = m_environment;
     setup.environment += "QDISTLOCK_LOST_FD=" + QByteArray::number(setup.lostFdInChild);
 
