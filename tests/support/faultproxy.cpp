@@ -102,6 +102,7 @@ public:
     void parseReplies(Connection &connection);
     void answerPending(Connection &connection);
     void enqueue(Stream &stream, Chunk chunk, std::chrono::microseconds latency);
+    void flushAll();
     void flush(Connection &connection, bool toServer);
     bool isHeld(bool toServer) const { return held || (!toServer && repliesHeld); }
     Fault takeFault(const QByteArray &command);
@@ -199,13 +200,18 @@ void FaultProxy::Private::run()
         if (entries[1].revents)
             acceptAll();
         worker.runTasks(); // after the bytes that came before it, and it invalidates the entries
-        for (Connection &connection : connections) {
-            if (!connection.finished)
-                flush(connection, true);
-            if (!connection.finished)
-                flush(connection, false);
-        }
+        flushAll();
         connections.remove_if([](const Connection &connection) { return connection.finished; });
+    }
+}
+
+void FaultProxy::Private::flushAll()
+{
+    for (Connection &connection : connections) {
+        if (!connection.finished)
+            flush(connection, true);
+        if (!connection.finished)
+            flush(connection, false);
     }
 }
 
@@ -542,7 +548,10 @@ void FaultProxy::setHeld(bool on)
 
 void FaultProxy::setRepliesHeld(bool on)
 {
-    d->worker.invoke([&] { d->repliesHeld = on; });
+    d->worker.invoke([&] {
+        d->repliesHeld = on;
+        d->flushAll();
+    });
 }
 
 void FaultProxy::setServer(const RedisServer &server)

@@ -4,6 +4,7 @@
 #include "redisserver.h"
 
 #include "certificates.h"
+#include "childprocess.h"
 #include "posix.h"
 
 #include <QtCore/qdir.h>
@@ -15,7 +16,6 @@
 #include <algorithm>
 
 #include <signal.h>
-#include <sys/prctl.h>
 
 using namespace Qt::StringLiterals;
 
@@ -36,11 +36,6 @@ QByteArray quoted(const QString &path)
     QByteArray text = QFile::encodeName(path);
     text.replace('\\', "\\\\").replace('"', "\\\"");
     return '"' + text + '"';
-}
-
-void setDiesWithParent(QProcess *process)
-{
-    process->setChildProcessModifier([] { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
 }
 
 // Such commands do not count as calls.

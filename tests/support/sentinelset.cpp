@@ -4,6 +4,7 @@
 #include "sentinelset.h"
 
 #include "certificates.h"
+#include "childprocess.h"
 #include "posix.h"
 
 #include <QtCore/qdir.h>
@@ -14,7 +15,6 @@
 #include <utility>
 
 #include <signal.h>
-#include <sys/prctl.h>
 
 using namespace Qt::StringLiterals;
 
@@ -190,7 +190,7 @@ bool SentinelSet::restartSentinel(int index)
 {
     Sentinel &sentinel = *m_sentinels[size_t(index)];
     killSentinel(index);
-    sentinel.process.setChildProcessModifier([] { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
+    setDiesWithParent(&sentinel.process);
     sentinel.process.setProcessChannelMode(QProcess::MergedChannels);
     sentinel.process.setStandardOutputFile(m_folder.filePath(u"sentinel%1.log"_s.arg(index)), QIODevice::Append);
     sentinel.process.start(RedisServer::serverProgram(),

@@ -3,6 +3,7 @@
 
 #include "support/zookeeperserver.h"
 
+#include "support/childprocess.h"
 #include "support/posix.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -92,6 +93,7 @@ bool ZooKeeperServer::launch(int index)
         return false;
     }
     member.process = std::make_unique<QProcess>();
+    setDiesWithParent(member.process.get());
     member.process->setProcessChannelMode(QProcess::MergedChannels);
     member.process->setStandardOutputFile(folder(index) + u"/output"_s);
     member.process->start(u"java"_s,
