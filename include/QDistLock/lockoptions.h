@@ -42,7 +42,7 @@ struct LockOptions
 
     /// Exclusive, or Shared: readers of one name hold it together, and exclude writers. Waiting readers and writers are
     /// served in the order in which they came, and readers that follow one another together, so that neither starve.
-    /// Locks of several modes on one name are one read/write lock. Redis and `memory:` only; see
+    /// Locks of several modes on one name are one read/write lock. Not with a quorum or without scripts; see
     /// docs/readers-and-writers.md.
     Mode mode = Exclusive;
     /// Greater than 0: the name is a semaphore with this many permits, and the lock holds `take` of them. The first

@@ -30,12 +30,12 @@ class ReadWriteLockPrivate;
 
     Fencing: a writer's token is greater than all before it. All readers between two writers have the same token, which
     is greater than that of the writer before them, and smaller than that of the writer after them. So a resource that
-    refuses tokens smaller than the greatest it has seen serves readers that read at the same time, and refuses every
-    former holder.
+    refuses tokens smaller than the greatest it has seen serves readers that read at the same time, and refuses each
+    former writer, and each reader from before the last writer.
 
     A name is a read/write lock if readers use it; who acquires it with a DistributedLock, a ScopedLock or
-    `qdistlock run`, or with another library, is a writer. Redis (one server, Sentinel, Cluster) and `memory:` only:
-    other servers refuse readers with OptionsError.
+    `qdistlock run`, or with another library, is a writer. Redis (one server, Sentinel, Cluster), ZooKeeper and
+    `memory:` only: a quorum and a server without scripts refuse readers with OptionsError.
 
     Thread, errors: as DistributedLock. Ownership: the two locks belong to this object; their options are set
     separately, but for LockOptions::mode, which is fixed as their name is, and for permits, which they do not have.
@@ -71,7 +71,8 @@ public:
     /// become writers would wait for each other. Release the read lock then, acquire the write lock, and read again
     /// what may have changed. readLock() emits released() and writeLock() acquired(), or acquireFailed() and nothing
     /// else. All levels of the read lock end. UpgradeError if it is not held. If the connection is lost meanwhile, the
-    /// result is an error, and the read lock is lost if the server had executed the command.
+    /// result is an error, and the read lock is lost if the server had executed the command. With ZooKeeper always
+    /// OptionsError, and the read lock stays held.
     QFuture<LockResult> tryUpgrade();
     /// The holder of writeLock() becomes a holder of readLock(), without a gap in which another one could write. The
     /// readers that wait at the head of the queue enter, too. Signals and errors are those of tryUpgrade(), with the

@@ -9,6 +9,10 @@ using namespace Qt::StringLiterals;
 
 namespace QDistLock {
 
+/// The URLs of the servers that have permits, and let a reader become a writer.
+static constexpr QStringView SharingServers =
+        u"redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or memory:";
+
 bool LockEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
 {
     inspect(waiter.lock, [completion = std::move(completion)](const EngineError &error, const LockInfo &lock) {
@@ -22,7 +26,8 @@ void LockEngine::convert(const Acquire &, const QByteArray &, Completion complet
     EngineReply reply;
     reply.error = EngineError::permanent(
             DistributedLock::OptionsError,
-            noSharing(LockOptions().withMode(LockOptions::Shared), u"this server has no readers"_s));
+            u"a reader cannot become the writer here, nor the writer a reader; release the lock and acquire the other one, or use %1"_s
+                    .arg(SharingServers));
     QMetaObject::invokeMethod(
             this, [completion = std::move(completion), reply] { completion(reply); }, Qt::QueuedConnection);
 }
@@ -42,8 +47,9 @@ QString LockEngine::noSharing(const LockOptions &options, const QString &reason)
     const bool isReader = options.mode == LockOptions::Shared;
     if (!isReader && options.permits == 0)
         return QString();
-    return u"%1 is not available here: %2; use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or memory:"_s
-            .arg(isReader ? u"LockOptions::Shared"_s : u"LockOptions::permits"_s, reason);
+    return u"%1 is not available here: %2; use %3%4"_s.arg(
+            isReader ? u"LockOptions::Shared"_s : u"LockOptions::permits"_s, reason,
+            isReader ? u"zookeeper://, "_s : QString(), SharingServers);
 }
 
 } // namespace QDistLock

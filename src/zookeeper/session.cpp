@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 
+#include <array>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -51,8 +52,10 @@ struct Client
     QTZOOKEEPER_SYMBOL(zoo_adelete);
     QTZOOKEEPER_SYMBOL(zoo_aget);
     QTZOOKEEPER_SYMBOL(zoo_awget);
-    QTZOOKEEPER_SYMBOL(zoo_aset);
-    QTZOOKEEPER_SYMBOL(zoo_aget_children);
+    QTZOOKEEPER_SYMBOL(zoo_aget_children2);
+    QTZOOKEEPER_SYMBOL(zoo_amulti);
+    QTZOOKEEPER_SYMBOL(zoo_check_op_init);
+    QTZOOKEEPER_SYMBOL(zoo_set_op_init);
     QTZOOKEEPER_SYMBOL(zoo_async);
     QTZOOKEEPER_SYMBOL(ZOO_OPEN_ACL_UNSAFE);
     QTZOOKEEPER_SYMBOL(ZOO_CREATOR_ALL_ACL);
@@ -80,7 +83,7 @@ struct Client
         const QFunctionPointer symbol = library.resolve(name);
         if (!symbol && problem.isEmpty()) {
             problem = library.isLoaded()
-                    ? u"%1 has no %2; install version 3.5 or later"_s.arg(library.fileName(), QLatin1String(name))
+                    ? u"%1 has no %2; install version 3.5.5 or later"_s.arg(library.fileName(), QLatin1String(name))
                     : u"libzookeeper_st.so.2, ZooKeeper's C client for event loops, cannot be loaded (%1); install it, on Debian libzookeeper-st2"_s
                               .arg(library.errorString());
         }
@@ -109,6 +112,11 @@ bool Result::isMissing() const
 bool Result::existsAlready() const
 {
     return code == ZNODEEXISTS;
+}
+
+bool Result::isOutdated() const
+{
+    return code == ZBADVERSION;
 }
 
 bool Result::isRefused() const
@@ -158,12 +166,6 @@ struct Callbacks
         finish(call, code, &result);
     }
 
-    static void found(int code, const Stat *stat, const void *call)
-    {
-        Result result;
-        finish(call, code, &result, stat);
-    }
-
     static void synced(int code, const char *, const void *call)
     {
         Result result;
@@ -178,12 +180,12 @@ struct Callbacks
         finish(call, code, &result, stat);
     }
 
-    static void listed(int code, const String_vector *names, const void *call)
+    static void listed(int code, const String_vector *names, const Stat *stat, const void *call)
     {
         Result result;
         for (int i = 0; names && i < names->count; ++i)
             result.children.append(names->data[i]);
-        finish(call, code, &result);
+        finish(call, code, &result, stat);
     }
 
     static void sessionEvent(zhandle_t *, int, int, const char *, void *) {} // the state is asked for
@@ -216,7 +218,8 @@ private:
             delete call->watcher;
         }
         if (stat)
-            result->stat = {stat->czxid, stat->ephemeralOwner, milliseconds(stat->ctime)};
+            result->stat = {stat->czxid, stat->ephemeralOwner, milliseconds(stat->ctime), stat->version,
+                            stat->dataLength};
         session->deliverLater([completion = std::move(call->completion), result = *result] {
             if (completion)
                 completion(result);
@@ -430,18 +433,29 @@ void Session::read(const QByteArray &path, Watch watch, Completion completion)
     });
 }
 
-void Session::write(const QByteArray &path, const QByteArray &data, Completion completion)
+void Session::write(const QByteArray &path, const QByteArray &data, int version, const QByteArray &beside,
+                    Completion completion)
 {
-    send(std::move(completion), [=](Call *call) {
-        return client().zoo_aset(m_handle, path.constData(), data.constData(), int(data.size()), -1, &Callbacks::found,
-                                 call);
+    using Results = std::array<zoo_op_result_t, 2>;
+    const auto results = std::make_shared<Results>(); // the client writes them until it calls back
+    const auto written = [results, completion = std::move(completion)](const Result &result) {
+        if (completion)
+            completion(result);
+    };
+    send(written, [=](Call *call) {
+        std::array<zoo_op_t, Results().size()> operations = {};
+        client().zoo_check_op_init(&operations[0], beside.constData(), -1);
+        client().zoo_set_op_init(&operations[1], path.constData(), data.constData(), int(data.size()), version,
+                                 nullptr);
+        return client().zoo_amulti(m_handle, int(operations.size()), operations.data(), results->data(),
+                                   &Callbacks::done, call);
     });
 }
 
 void Session::children(const QByteArray &path, Completion completion)
 {
     send(std::move(completion), [=](Call *call) {
-        return client().zoo_aget_children(m_handle, path.constData(), 0, &Callbacks::listed, call);
+        return client().zoo_aget_children2(m_handle, path.constData(), 0, &Callbacks::listed, call);
     });
 }
 

@@ -40,6 +40,8 @@ struct NodeStat
     qint64 created = 0;                     ///< number of the transaction that has created the node (czxid)
     qint64 owner = 0;                       ///< the session that an ephemeral node belongs to; 0 = none
     std::chrono::milliseconds createdAt{0}; ///< since 1970, on the clock of the leader
+    int version = 0;                        ///< of its data
+    int dataSize = 0;                       ///< bytes
 };
 
 /// The outcome of one operation. Thread: a plain value.
@@ -49,14 +51,16 @@ struct Result
     QByteArray path;            ///< of create(): with the sequence number
     QByteArray data;            ///< of read()
     QList<QByteArray> children; ///< of children(): their names
-    NodeStat stat;              ///< of create(), read() and write()
+    NodeStat stat;              ///< of create(), read() and children()
 
     bool isOk() const { return code == 0; }
     /// The ensemble has decided. Of a write also if it is refused: the leader and a majority were there.
-    bool isAnswered() const { return isOk() || isMissing() || existsAlready() || isRefused(); }
+    bool isAnswered() const { return isOk() || isMissing() || existsAlready() || isOutdated() || isRefused(); }
     /// There is no such node.
     bool isMissing() const;
     bool existsAlready() const;
+    /// The node has another version.
+    bool isOutdated() const;
     /// The user lacks a right.
     bool isRefused() const;
     /// The connection ended before an answer came: the operation may or may not have been executed.
@@ -131,7 +135,9 @@ public:
     /// \a watch, if not null, is called once when the node is changed or deleted afterwards, unless the operation
     /// fails; and not at the end of the session. It is called before anything that shows the node's new state.
     void read(const QByteArray &path, Watch watch, Completion completion);
-    void write(const QByteArray &path, const QByteArray &data, Completion completion);
+    /// Changes the data of a node only if they have this \a version, -1 = any, and if the node \a beside exists.
+    void write(const QByteArray &path, const QByteArray &data, int version, const QByteArray &beside,
+               Completion completion);
     void children(const QByteArray &path, Completion completion);
     /// Reads after this one return at least what the leader has now.
     void sync(const QByteArray &path, Completion completion);

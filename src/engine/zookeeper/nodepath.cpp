@@ -3,6 +3,8 @@
 
 #include "engine/zookeeper/nodepath.h"
 
+#include "engine/token.h"
+
 #include <QtCore/qstring.h>
 #include <QtCore/quuid.h>
 
@@ -15,6 +17,9 @@ namespace QDistLock::NodePath {
 namespace {
 
 constexpr qsizetype NumberDigits = 10;
+// Other clients take both for a node of their own kind, which excludes them.
+constexpr char WriterSuffix[] = "-lock-";
+constexpr char ReaderSuffix[] = "-read-lock-";
 
 /// What a node's name may have: see the ZooKeeper Programmer's Guide.
 bool isAllowed(char32_t c)
@@ -45,7 +50,8 @@ QByteArray unescaped(const QByteArray &name)
 
 QByteArray waiterPrefix(const QByteArray &token)
 {
-    return "_c_" + QUuid::createUuidV5(QUuid(), token).toByteArray(QUuid::WithoutBraces) + "-lock-";
+    return "_c_" + QUuid::createUuidV5(QUuid(), token).toByteArray(QUuid::WithoutBraces)
+            + (Token::isReader(token) ? ReaderSuffix : WriterSuffix);
 }
 
 QList<Member> queueOf(const QList<QByteArray> &children)
@@ -55,10 +61,18 @@ QList<Member> queueOf(const QList<QByteArray> &children)
         bool isNumber = false;
         const qint64 number = name.size() > NumberDigits ? name.last(NumberDigits).toLongLong(&isNumber) : 0;
         if (isNumber)
-            queue.append({name, number});
+            queue.append({name, number, name.chopped(NumberDigits).endsWith(ReaderSuffix)});
     }
     std::sort(queue.begin(), queue.end(), [](const Member &a, const Member &b) { return a.number < b.number; });
     return queue;
+}
+
+qsizetype holdersIn(const QList<Member> &queue)
+{
+    if (queue.isEmpty() || !queue.first().isReader)
+        return std::min<qsizetype>(queue.size(), 1);
+    return std::find_if(queue.cbegin(), queue.cend(), [](const Member &member) { return !member.isReader; })
+            - queue.cbegin();
 }
 
 } // namespace QDistLock::NodePath

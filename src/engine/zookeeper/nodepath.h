@@ -16,7 +16,8 @@ namespace NodePath {
 QByteArray escaped(const QByteArray &key);
 QByteArray unescaped(const QByteArray &name);
 
-/// The first part of the name of the node with which \a token waits. The server appends a number, which is its order.
+/// The first part of the name of the node with which \a token waits; it says whether that is a reader. The server
+/// appends a number, which is its order.
 QByteArray waiterPrefix(const QByteArray &token);
 
 /// One of those that hold or wait for a lock.
@@ -24,9 +25,12 @@ struct Member
 {
     QByteArray name;
     qint64 number;
+    bool isReader; ///< of this library: can hold the lock together with others
 };
-/// Those of \a children that are in the queue, the holder first.
+/// Those of \a children that are in the queue, the holders first.
 QList<Member> queueOf(const QList<QByteArray> &children);
+/// How many at the head of the \a queue hold the lock: one, or the readers there.
+qsizetype holdersIn(const QList<Member> &queue);
 
 } // namespace NodePath
 } // namespace QDistLock

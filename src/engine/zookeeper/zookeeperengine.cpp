@@ -6,6 +6,7 @@
 #include "base/identity.h"
 #include "base/leaseclock.h"
 #include "engine/glob.h"
+#include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
 #include "engine/zookeeper/nodepath.h"
 
@@ -15,6 +16,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
+using QtZooKeeper::NodeStat;
 using QtZooKeeper::Result;
 using QtZooKeeper::Session;
 using std::chrono::milliseconds;
@@ -38,11 +40,29 @@ Session::Options sessionOptions(const ZooKeeperUrl &url, const LeaseClock *clock
     return options;
 }
 
+/// Readers keep their fencing token in the data of the lock's node, behind this text. The next writer deletes both.
+constexpr char ReadersTokenPrefix[] = "qdistlock:readers:";
+
+/// 0 if \a data are not ours.
+qint64 readersTokenOf(const QByteArray &data)
+{
+    return data.startsWith(ReadersTokenPrefix) ? data.sliced(qstrlen(ReadersTokenPrefix)).toLongLong() : 0;
+}
+
 /// Who has made a node with \a data; connected, because the node exists only while its session lives.
 LockClient clientOf(const QByteArray &data)
 {
     const auto name = ClientName::parse(data).value_or(ClientName());
     return name.identity.client(name.client, true);
+}
+
+/// The last of those \a before the node of \a token in the queue that keep it out; -1 if there is none.
+qsizetype blockerOf(const QByteArray &token, const QList<NodePath::Member> &before)
+{
+    qsizetype last = before.size() - 1;
+    while (Token::isReader(token) && last >= 0 && before.at(last).isReader)
+        --last;
+    return last;
 }
 
 } // namespace
@@ -58,8 +78,8 @@ struct ZooKeeperEngine::Place
     LeaseTime leaseEnd{};    ///< then, if it is not renewed
     bool mayExist = false;   ///< no answer came to its creation
     bool isUnwanted = false; ///< being deleted by this client, perhaps before it is known to exist
-    qint64 fencingToken = 0; ///< if it is watched
-    QByteArray predecessor;  ///< name of the node before it, if that is watched
+    qint64 created = 0;      ///< if it is watched: the number of the transaction; a writer's fencing token
+    QByteArray predecessor;  ///< name of the node that it waits for, if that is watched
 
     QByteArray path() const { return parent + '/' + name; }
     void forget()
@@ -139,10 +159,8 @@ QString ZooKeeperEngine::unsupported(const LockOptions &options) const
         return u"minReplicas is %1, but a majority of the ensemble always has the lock; leave it 0 there"_s.arg(
                 options.minReplicas);
     }
-    if (const QString text = noSharing(options, u"this version has no readers or semaphores with ZooKeeper"_s);
-        !text.isEmpty()) {
-        return text;
-    }
+    if (options.permits != 0)
+        return noSharing(options, u"this version has no semaphores with ZooKeeper"_s);
     const milliseconds granted = m_session.timeout();
     const milliseconds session = granted > 0ms ? granted : m_url.session;
     if (options.lease <= session)
@@ -242,6 +260,15 @@ EngineError ZooKeeperEngine::errorOf(const Result &result) const
     return EngineError::passing(DistributedLock::ServerError, text + result.errorString() + u'.');
 }
 
+/// Why a reader does not take the lock: it would overwrite them.
+EngineError ZooKeeperEngine::foreignData(const QByteArray &parent) const
+{
+    return EngineError::permanent(
+            DistributedLock::ForeignTypeError,
+            u"%1: the node %2 has data of another program, and readers keep their fencing token there; it was left as it is; delete the data, or use another name or path"_s
+                    .arg(m_url.toDisplayString(), QString::fromUtf8(parent)));
+}
+
 EngineReply ZooKeeperEngine::failure(const Result &result) const
 {
     EngineReply reply;
@@ -295,7 +322,8 @@ void ZooKeeperEngine::acquire(const Acquire &operation, Completion completion)
         [this, attempt](const Result &result) {
             if (!result.isOk() && !result.isMissing())
                 return fail(attempt, result);
-            if (NodePath::queueOf(result.children).isEmpty())
+            const auto queue = NodePath::queueOf(result.children);
+            if (blockerOf(attempt->operation.token, queue) < 0)
                 return createPlace(attempt);
             giveUp(attempt);
         });
@@ -392,7 +420,8 @@ void ZooKeeperEngine::watchPlace(const PlacePointer &place, const QByteArray &to
         // One that was created for an earlier session, which is about to end, looks the same.
         const bool isOwn = result.isOk() && result.stat.owner == m_sessionId;
         place->isWatched = isOwn;
-        place->fencingToken = isOwn ? result.stat.created : 0;
+        if (isOwn)
+            place->created = result.stat.created;
         if (result.isMissing() || (result.isOk() && !isOwn))
             gone();
     });
@@ -416,13 +445,13 @@ void ZooKeeperEngine::readQueue(const AttemptPointer &attempt)
             }
             if (!place->isWatched)
                 return fail(attempt, {});
-            const int position = int(own - queue.cbegin());
-            if (position == 0)
-                return grant(attempt);
+            const qsizetype position = own - queue.cbegin();
+            const qsizetype blocker = blockerOf(attempt->operation.token, queue.first(position));
+            if (blocker < 0)
+                return enter(attempt, result.stat);
+            const int ahead = int(position - NodePath::holdersIn(queue));
             if (attempt->operation.enqueue)
-                return watchPredecessor(attempt, std::prev(own)->name, position - 1);
-            place->isUnwanted = true;
-            removeForCertain(place->path());
+                return watchPredecessor(attempt, queue.at(blocker).name, ahead);
             giveUp(attempt);
         });
 }
@@ -453,7 +482,53 @@ void ZooKeeperEngine::watchPredecessor(const AttemptPointer &attempt, const QByt
         });
 }
 
-void ZooKeeperEngine::grant(const AttemptPointer &attempt, bool isProven)
+/// Nobody before it keeps it out. Readers that hold the lock together share a fencing token, which is kept in the data
+/// of the lock's node, \a parent; the next writer deletes it before it is granted.
+void ZooKeeperEngine::enter(const AttemptPointer &attempt, const NodeStat &parent)
+{
+    const PlacePointer place = attempt->place;
+    const bool isReader = Token::isReader(attempt->operation.token);
+    if (parent.dataSize == 0)
+        return isReader ? setReadersToken(attempt, place->created, parent.version) : grant(attempt, place->created);
+    ask([&](Done done) { m_session.read(place->parent, nullptr, std::move(done)); },
+        [this, attempt, place, isReader](const Result &result) {
+            // The client's own node was deleted, and then a writer has deleted the token, or the lock's node has gone.
+            if (result.isMissing() || (result.isOk() && result.data.isEmpty()) || place->name.isEmpty())
+                return readQueue(attempt);
+            if (!result.isOk())
+                return fail(attempt, result);
+            const qint64 readersToken = readersTokenOf(result.data);
+            if (isReader && readersToken != 0)
+                return grant(attempt, readersToken);
+            if (!isReader && readersToken == 0)
+                return grant(attempt, place->created);
+            if (!isReader)
+                return setReadersToken(attempt, 0, result.stat.version);
+            EngineReply refused;
+            refused.error = foreignData(place->parent);
+            finish(attempt, refused);
+        });
+}
+
+/// \a fencingToken 0: there are no readers. Nothing is written if the client's own node has gone, because others may
+/// hold the lock then.
+void ZooKeeperEngine::setReadersToken(const AttemptPointer &attempt, qint64 fencingToken, int version)
+{
+    const PlacePointer place = attempt->place;
+    const QByteArray data = fencingToken != 0 ? ReadersTokenPrefix + QByteArray::number(fencingToken) : QByteArray();
+    if (!isWanted(attempt))
+        return fail(attempt, {});
+    askToWrite([&](Done done) { m_session.write(place->parent, data, version, place->path(), std::move(done)); },
+               [this, attempt, place, fencingToken](const Result &result) {
+                   if (result.isMissing() || result.isOutdated())
+                       return readQueue(attempt);
+                   if (!result.isOk())
+                       return fail(attempt, result);
+                   grant(attempt, fencingToken != 0 ? fencingToken : place->created);
+               });
+}
+
+void ZooKeeperEngine::grant(const AttemptPointer &attempt, qint64 fencingToken, bool isProven)
 {
     const PlacePointer place = attempt->place;
     if (!isWanted(attempt)) // its session may have ended, too
@@ -465,17 +540,18 @@ void ZooKeeperEngine::grant(const AttemptPointer &attempt, bool isProven)
         place->leaseEnd = m_clock->now() + attempt->operation.lease;
         EngineReply granted;
         granted.status = EngineReply::Granted;
-        granted.fencingToken = place->fencingToken;
+        granted.fencingToken = fencingToken;
         granted.validUntil = m_life.validUntil();
         return finish(attempt, granted);
     }
     if (isProven) { // once more, when what has been heard by now counts: see SessionLife
-        QTimer::singleShot(m_session.timeout() / 4, this, [this, attempt] { grant(attempt); });
+        QTimer::singleShot(m_session.timeout() / 4, this,
+                           [this, attempt, fencingToken] { grant(attempt, fencingToken); });
         return;
     }
-    prove([this, attempt](const Result &result) {
+    prove([this, attempt, fencingToken](const Result &result) {
         if (result.isAnswered())
-            grant(attempt, true);
+            grant(attempt, fencingToken, true);
         else
             fail(attempt, result);
     });
@@ -490,14 +566,23 @@ bool ZooKeeperEngine::isWanted(const AttemptPointer &attempt) const
 /// Somebody else holds the lock, and the request does not wait.
 void ZooKeeperEngine::giveUp(const AttemptPointer &attempt)
 {
-    m_places.remove(attempt->operation.token);
     EngineReply taken;
     taken.status = EngineReply::Taken;
     finish(attempt, taken);
 }
 
+/// Whoever does not wait leaves no node behind. If it is not known whether there is one, the token will be abandoned.
 void ZooKeeperEngine::finish(const AttemptPointer &attempt, const EngineReply &reply)
 {
+    const PlacePointer place = attempt->place;
+    if (reply.status == EngineReply::Granted || attempt->operation.enqueue || place->isGranted || place->mayExist)
+        return std::exchange(attempt->completion, nullptr)(reply);
+    if (isWanted(attempt)) {
+        m_places.remove(attempt->operation.token);
+        place->isUnwanted = true;
+        if (!place->name.isEmpty())
+            removeForCertain(place->path());
+    }
     std::exchange(attempt->completion, nullptr)(reply);
 }
 
@@ -530,7 +615,7 @@ void ZooKeeperEngine::renew(const LockId &lock, const QByteArray &token, millise
     if (state() != Ready)
         return reply(std::move(completion), failure({}));
     if (!place || !place->isGranted)
-        return replyWithoutPlace(lock, std::move(completion));
+        return replyWithoutPlace(lock, token, std::move(completion));
     place->leaseEnd = m_clock->now() + lease;
     // If the node has been deleted, that is heard of before the answer to a later write: unless a look at changed data
     // has failed, and nobody watches it any more.
@@ -538,7 +623,7 @@ void ZooKeeperEngine::renew(const LockId &lock, const QByteArray &token, millise
         watchPlace(place, token);
     prove([this, lock, token, place, completion = std::move(completion)](const Result &result) {
         if (m_places.value(token) != place || !place->isGranted)
-            return replyWithoutPlace(lock, completion);
+            return replyWithoutPlace(lock, token, completion);
         if (!result.isAnswered())
             return completion(failure(result));
         EngineReply answer;
@@ -549,13 +634,15 @@ void ZooKeeperEngine::renew(const LockId &lock, const QByteArray &token, millise
 }
 
 /// This client has no node that holds the lock.
-void ZooKeeperEngine::replyWithoutPlace(const LockId &lock, Completion completion)
+void ZooKeeperEngine::replyWithoutPlace(const LockId &lock, const QByteArray &token, Completion completion)
 {
-    m_session.children(parentOf(lock), [this, completion = std::move(completion)](const Result &result) {
+    m_session.children(parentOf(lock), [this, token, completion = std::move(completion)](const Result &result) {
         if (!result.isOk() && !result.isMissing())
             return completion(failure(result));
         EngineReply answer;
-        answer.status = NodePath::queueOf(result.children).isEmpty() ? EngineReply::Gone : EngineReply::Stolen;
+        const auto queue = NodePath::queueOf(result.children);
+        const bool isOthers = !queue.isEmpty() && !(queue.first().isReader && Token::isReader(token));
+        answer.status = isOthers ? EngineReply::Stolen : EngineReply::Gone;
         completion(answer);
     });
 }
@@ -565,7 +652,7 @@ void ZooKeeperEngine::release(const LockId &lock, const QByteArray &token, milli
 {
     const PlacePointer place = m_places.value(token);
     if (!place || !place->isGranted)
-        return replyWithoutPlace(lock, std::move(completion));
+        return replyWithoutPlace(lock, token, std::move(completion));
     place->isUnwanted = true;
     if (keep > 0ms) {
         m_places.remove(token);
@@ -581,7 +668,7 @@ void ZooKeeperEngine::release(const LockId &lock, const QByteArray &token, milli
                    if (m_places.value(token) == place)
                        m_places.remove(token);
                    if (result.isMissing())
-                       return replyWithoutPlace(lock, completion);
+                       return replyWithoutPlace(lock, token, completion);
                    EngineReply answer;
                    answer.status = EngineReply::Done;
                    completion(answer);
@@ -648,21 +735,58 @@ void ZooKeeperEngine::inspectParent(const QByteArray &parent,
             return completion(errorOf(listed), {});
         if (queue.isEmpty())
             return completion({}, {});
-        m_session.read(parent + '/' + queue.first().name, nullptr,
-                       [this, parent, queue, completion](const Result &result) {
-                           if (result.isMissing()) // it was released meanwhile
-                               return inspectParent(parent, completion);
-                           if (!result.isOk())
-                               return completion(errorOf(result), {});
-                           LockInfo info;
-                           info.held = true;
-                           info.holder = clientOf(result.data);
-                           info.foreign = info.holder.id.isEmpty();
-                           info.remaining = -1ms; // as long as its session lives
-                           info.fencingToken = result.stat.created;
-                           info.queueLength = int(queue.size()) - 1;
-                           completion({}, info);
-                       });
+        struct Inspection
+        {
+            LockInfo info;
+            EngineError error;
+            qsizetype left = 0;
+        };
+        const auto inspection = std::make_shared<Inspection>();
+        LockInfo &info = inspection->info;
+        const bool isShared = queue.first().isReader;
+        info.remaining = -1ms; // as long as the sessions live
+        info.readerCount = isShared ? int(NodePath::holdersIn(queue)) : 0;
+        info.queueLength = int(queue.size() - NodePath::holdersIn(queue));
+        const auto received = [=](const Result &result, qint64 fencingToken) {
+            LockInfo &info = inspection->info;
+            if (result.isOk()) {
+                const LockClient client = clientOf(result.data);
+                if (!std::exchange(info.held, true))
+                    info.holder = client;
+                if (isShared)
+                    info.holders.append(client);
+            } else if (!result.isMissing()) {
+                inspection->error = errorOf(result);
+            }
+            info.fencingToken = std::max(info.fencingToken, fencingToken);
+            info.foreign = info.holder.id.isEmpty();
+            if (--inspection->left > 0)
+                return;
+            if (!info.held && !inspection->error)
+                return inspectParent(parent, completion); // it was released meanwhile
+            completion(inspection->error, inspection->error ? LockInfo() : info);
+        };
+        const qsizetype shown = std::min<qsizetype>(NodePath::holdersIn(queue), Protocol::ShownAtMost);
+        inspection->left = shown;
+        readHolder(parent, queue.first(), received);
+        for (qsizetype i = 1; i < shown; ++i) {
+            m_session.read(parent + '/' + queue.at(i).name, nullptr,
+                           [received](const Result &result) { received(result, 0); });
+        }
+    });
+}
+
+/// \a received gets the node, and the fencing token of those who hold the lock: as long as readers have none, what the
+/// first would write.
+void ZooKeeperEngine::readHolder(const QByteArray &parent, const NodePath::Member &first,
+                                 std::function<void(const Result &, qint64 fencingToken)> received)
+{
+    const auto shared = std::make_shared<Result>();
+    if (first.isReader)
+        m_session.read(parent, nullptr, [shared](const Result &result) { *shared = result; });
+    m_session.read(parent + '/' + first.name, nullptr, [shared, received = std::move(received)](const Result &node) {
+        const qint64 readersToken = readersTokenOf(shared->data);
+        received(shared->isOk() ? node : *shared, readersToken != 0 ? readersToken : node.stat.created);
     });
 }
 
@@ -714,8 +838,7 @@ void ZooKeeperEngine::waiters(const LockId &lock, int atMost,
         if (!listed.isOk() && !listed.isMissing())
             return completion(errorOf(listed), {});
         auto queue = NodePath::queueOf(listed.children);
-        if (!queue.isEmpty())
-            queue.removeFirst(); // the holder
+        queue = queue.sliced(NodePath::holdersIn(queue));
         queue = queue.first(std::min<qsizetype>(queue.size(), atMost));
         if (queue.isEmpty())
             return completion({}, {});
@@ -750,28 +873,38 @@ void ZooKeeperEngine::forceRelease(const LockId &lock, qint64 fencingToken, Comp
             return completion(failure(listed));
         if (queue.isEmpty())
             return completion(answer);
-        const QByteArray path = parent + '/' + queue.first().name;
-        m_session.read(path, nullptr, [=](const Result &result) {
+        QList<QByteArray> holders;
+        for (const NodePath::Member &member : queue.first(NodePath::holdersIn(queue)))
+            holders.append(parent + '/' + member.name);
+        readHolder(parent, queue.first(), [=](const Result &result, qint64 known) {
             EngineReply answer;
-            answer.status = EngineReply::Gone;
             if (!result.isOk() && !result.isMissing())
                 return completion(failure(result));
-            if (result.isOk() && fencingToken != 0 && result.stat.created != fencingToken) {
-                answer.status = EngineReply::Stolen;
+            if (result.isMissing() && queue.first().isReader)
+                return forceRelease(lock, fencingToken, completion); // others may read still
+            answer.status = result.isMissing() ? EngineReply::Gone : EngineReply::Stolen;
+            if (result.isMissing() || (fencingToken != 0 && fencingToken != known))
                 return completion(answer);
-            }
-            if (result.isMissing())
-                return completion(answer);
-            m_session.remove(path, [this, completion](const Result &removed) {
-                EngineReply answer;
-                if (!removed.isOk() && !removed.isMissing())
-                    answer = failure(removed);
-                else
-                    answer.status = removed.isOk() ? EngineReply::Done : EngineReply::Gone;
-                completion(answer);
-            });
+            remove(holders, completion);
         });
     });
+}
+
+/// Gone: none of the nodes with these \a paths is there any more.
+void ZooKeeperEngine::remove(const QList<QByteArray> &paths, Completion completion)
+{
+    const auto answer = std::make_shared<EngineReply>();
+    answer->status = EngineReply::Gone;
+    for (qsizetype i = 0; i < paths.size(); ++i) { // answered in this order
+        m_session.remove(paths.at(i), [=, isLast = i == paths.size() - 1](const Result &result) {
+            if (!result.isOk() && !result.isMissing())
+                *answer = failure(result);
+            else if (result.isOk() && answer->status == EngineReply::Gone)
+                answer->status = EngineReply::Done;
+            if (isLast)
+                completion(*answer);
+        });
+    }
 }
 
 } // namespace QDistLock

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/lockengine.h"
+#include "engine/zookeeper/nodepath.h"
 #include "engine/zookeeper/sessionlife.h"
 #include "engine/zookeeper/zookeeperurl.h"
 #include "zookeeper/session.h"
@@ -21,12 +22,14 @@ class LeaseClock;
 
 /*!
     Keeps locks in a ZooKeeper ensemble: a lock is a node, and whoever holds it or waits for it has an ephemeral child
-    of it, with a number. The lowest number holds the lock; each of the others watches the one before it. The ensemble
-    deletes the children of a session that has ended.
+    of it, with a number. The lowest number holds the lock; each of the others watches the one before it. Readers hold
+    it together if no writer has a lower number, and otherwise watch the last such writer. The ensemble deletes the
+    children of a session that has ended.
 
     There are no leases on the server. A lock is believed to be held as long as the session is known to live, see
-    SessionLife; shorter leases are counted on the client's clock alone. Source of the recipe: "Locks" in ZooKeeper
-    Recipes and Solutions; names of the nodes as in Apache Curator.
+    SessionLife; shorter leases are counted on the client's clock alone. Source of the recipe: "Locks" and "Shared
+    Locks" in ZooKeeper Recipes and Solutions; names of the nodes as in Apache Curator. That readers share a fencing
+    token is ours: docs/protocol.md.
 */
 class ZooKeeperEngine : public LockEngine
 {
@@ -71,7 +74,9 @@ private:
     void placeFound(const AttemptPointer &attempt, const QByteArray &name);
     void readQueue(const AttemptPointer &attempt);
     void watchPredecessor(const AttemptPointer &attempt, const QByteArray &name, int position);
-    void grant(const AttemptPointer &attempt, bool isProven = false);
+    void enter(const AttemptPointer &attempt, const QtZooKeeper::NodeStat &parent);
+    void setReadersToken(const AttemptPointer &attempt, qint64 fencingToken, int version);
+    void grant(const AttemptPointer &attempt, qint64 fencingToken, bool isProven = false);
     bool isWanted(const AttemptPointer &attempt) const;
     void giveUp(const AttemptPointer &attempt);
     void finish(const AttemptPointer &attempt, const EngineReply &reply);
@@ -90,11 +95,15 @@ private:
     void removeLeftOvers();
 
     void inspectParent(const QByteArray &parent, std::function<void(const EngineError &, const LockInfo &)> completion);
+    void readHolder(const QByteArray &parent, const NodePath::Member &first,
+                    std::function<void(const QtZooKeeper::Result &, qint64 fencingToken)> received);
+    void remove(const QList<QByteArray> &paths, Completion completion);
     void sessionChanged();
     void beat();
-    void replyWithoutPlace(const LockId &lock, Completion completion);
+    void replyWithoutPlace(const LockId &lock, const QByteArray &token, Completion completion);
     void reply(Completion completion, const EngineReply &reply);
     EngineError errorOf(const QtZooKeeper::Result &result) const;
+    EngineError foreignData(const QByteArray &parent) const;
     EngineReply failure(const QtZooKeeper::Result &result) const;
     QByteArray parentOf(const LockId &lock) const;
     QByteArray ownData() const;

@@ -43,6 +43,12 @@ struct Replies
   QSKIP("The row \"cluster\" runs this test. It moves the slot of a lock to another node, and only a Redis Cluster has " \
         "slots.")
 
+/// For a function with waiters that overtake the queue, in a class with m_kind.
+#define SKIP_WITHOUT_BARGING() \
+  if (m_kind == ZooKeeper) \
+  QSKIP("This test lets a client overtake those that wait (fair=false). ZooKeeper has no such thing: who is next is the " \
+        "lowest number, which the ensemble has given to the node of a client. The other rows run this test.")
+
 /// The base of tests of engines: makes engines, and waits until their operations have ended. Leases do not expire
 /// during a test: the servers' clocks are slow, and the clock of the memory engine advances only when the test says so.
 class EngineFixture

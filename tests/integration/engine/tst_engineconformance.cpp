@@ -754,9 +754,7 @@ void tst_EngineConformance::deadWaitersAreSkipped()
 void tst_EngineConformance::barging()
 {
     SKIP_WITHOUT_QUEUE();
-    if (m_kind == ZooKeeper)
-        QSKIP("This test lets a client overtake the queue (fair=false). In ZooKeeper it cannot: the lowest number "
-              "holds the lock.");
+    SKIP_WITHOUT_BARGING();
     const auto engine = makeListeningEngine(m_kind, m_id);
     const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);

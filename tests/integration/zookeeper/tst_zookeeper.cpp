@@ -1,17 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Locks in a ZooKeeper ensemble. A second session, which knows nothing of locks, is the witness.
+// Locks in a ZooKeeper ensemble.
 
-#include "support/eventually.h"
+#include "zookeeperlocktest.h"
+
 #include "support/faultproxy.h"
-#include "support/locktest.h"
 #include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
-#include "support/zookeeperserver.h"
-
-#include "zookeeper/session.h"
 
 #include <QDistLock/LockInfo>
 #include <QDistLock/LockResult>
@@ -32,13 +29,10 @@ using namespace QtZooKeeper;
 using namespace Support;
 using QDistLock::LockInfo;
 
-class tst_ZooKeeper : public LockTest
+class tst_ZooKeeper : public ZooKeeperLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-
     void acquiredAndReleased();
     void nothingIsLeft();
     void nothingIsLeftOfCancelledRequests();
@@ -78,63 +72,9 @@ private Q_SLOTS:
     void followerWithoutLeader();
 
 private:
-    QUrl serverUrl() override { return url(); }
-    QUrl urlOf(quint16 port, const QString &items = {}) const
-    {
-        return QUrl(u"zookeeper://127.0.0.1:%1/tests/locks"_s.arg(port) + items);
-    }
-    QUrl url(const QString &items = {}) const { return urlOf(m_server.port(), items); }
-    template<typename Operation>
-    static Result wait(Operation operation)
-    {
-        std::optional<Result> result;
-        operation([&](const Result &r) { result = r; });
-        EventLoopProbe::waitFor([&] { return result.has_value(); });
-        return result.value_or(Result());
-    }
-    /// True if the lock was held until then.
-    static QByteArray pathOf(const QByteArray &name) { return "/tests/locks/lock:" + name; }
-    QList<QByteArray> childrenOf(const QByteArray &name)
-    {
-        return wait([&](auto done) { m_witness->children(pathOf(name), done); }).children;
-    }
-    /// The number of locks of which there is a node and whose name begins with \a start.
-    qsizetype locksNamed(const QByteArray &start)
-    {
-        const auto names = wait([&](auto done) { m_witness->children("/tests/locks", done); }).children;
-        return std::count_if(names.cbegin(), names.cend(),
-                             [&](const QByteArray &name) { return name.startsWith("lock:" + start); });
-    }
     void serveInOrder(int count);
     void loseBeforeAnotherIsGranted(int rounds);
-    /// Without another client: the number that \a command answers behind \a key.
-    qint64 metric(const QByteArray &key)
-    {
-        for (const QByteArray &line : m_server.ask("mntr").split('\n')) {
-            if (line.startsWith(key + '\t'))
-                return qint64(line.mid(key.size() + 1).toDouble());
-        }
-        return -1;
-    }
-
-    ZooKeeperServer m_server;
-    std::unique_ptr<Session> m_witness;
 };
-
-void tst_ZooKeeper::initTestCase()
-{
-    if (!ZooKeeperServer::isInstalled())
-        QSKIP(Support::ZooKeeperServer::NotInstalled);
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
-void tst_ZooKeeper::init()
-{
-    Session::Options options;
-    options.servers = {{u"127.0.0.1"_s, m_server.port()}};
-    m_witness = std::make_unique<Session>(options);
-    m_witness->open();
-}
 
 void tst_ZooKeeper::acquiredAndReleased()
 {

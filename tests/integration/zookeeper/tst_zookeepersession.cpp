@@ -87,6 +87,10 @@ private Q_SLOTS:
     void wrongLogin();
     void closedDeletesNodes();
     void destroyedInACompletion();
+    void refusedWriteNeedsAMajority_data()
+    {
+        Support::addRows<bool>("isDeletion", {{"deletion", true}, {"change", false}});
+    }
     void refusedWriteNeedsAMajority();
 
 private:
@@ -141,8 +145,19 @@ void tst_ZooKeeperSession::operations()
     std::sort(list.children.begin(), list.children.end());
     QCOMPARE(list.children, (QList<QByteArray>{"a-0000000000", "a-0000000001"}));
     QCOMPARE(wait([&](auto done) { session.read(second.path, nullptr, done); }).data, "two");
-    QVERIFY(wait([&](auto done) { session.write(first.path, "three", done); }).isOk());
-    QCOMPARE(wait([&](auto done) { session.read(first.path, nullptr, done); }).data, "three");
+    QVERIFY(wait([&](auto done) { session.write(first.path, "three", 0, second.path, done); }).isOk());
+    QVERIFY(wait([&](auto done) { session.write(first.path, "four", 0, second.path, done); }).isOutdated());
+    QVERIFY(wait([&](auto done) { session.write(first.path, "four", 1, "/operations/b", done); }).isMissing());
+    QVERIFY(wait([&](auto done) { session.write("/operations/b", "four", -1, first.path, done); }).isMissing());
+    const Result written = wait([&](auto done) { session.read(first.path, nullptr, done); });
+    QCOMPARE(written.data, "three");
+    QCOMPARE(written.stat.version, 1);
+    QVERIFY(wait([&](auto done) { session.write("/operations", "data", -1, first.path, done); }).isOk());
+    list = wait([&](auto done) { session.children("/operations", done); });
+    QCOMPARE(list.stat.version, 1);
+    QCOMPARE(list.stat.dataSize, 4);
+    QVERIFY(wait([&](auto done) { session.write("/operations", {}, 1, first.path, done); }).isOk());
+    QCOMPARE(wait([&](auto done) { session.children("/operations", done); }).stat.dataSize, 0);
     QVERIFY(wait([&](auto done) { session.remove(first.path, done); }).isOk());
     QVERIFY(wait([&](auto done) { session.remove(first.path, done); }).isMissing());
     QVERIFY(wait([&](auto done) { session.read(first.path, nullptr, done); }).isMissing());
@@ -161,7 +176,7 @@ void tst_ZooKeeperSession::watch()
     const auto watch = [&](bool isDeleted) { fired.append(isDeleted); };
     QVERIFY(wait([&](auto done) { session.read(node.path, watch, done); }).isOk());
     QVERIFY(wait([&](auto done) { session.read("/none", watch, done); }).isMissing());
-    QVERIFY(wait([&](auto done) { other.write(node.path, "x", done); }).isOk());
+    QVERIFY(wait([&](auto done) { other.write(node.path, "x", -1, node.path, done); }).isOk());
     EVENTUALLY_COMPARE(fired, QList<bool>{false});
     QVERIFY(wait([&](auto done) { session.read(node.path, watch, done); }).isOk());
     QVERIFY(wait([&](auto done) { other.remove(node.path, done); }).isOk());
@@ -291,7 +306,7 @@ void tst_ZooKeeperSession::loopStaysFree()
                     probe.without([&] {
                         m_server.pause();
                         for (int i = 0; i < 50; ++i) // more than the kernel takes
-                            session.write("/none", QByteArray(500'000, 'x'), nullptr);
+                            session.write("/none", QByteArray(500'000, 'x'), -1, "/none", nullptr);
                     });
                 }
                 session.close();
@@ -347,6 +362,7 @@ void tst_ZooKeeperSession::destroyedInACompletion()
 // A write that changes nothing proves as much as any other.
 void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
 {
+    QFETCH(bool, isDeletion);
     Support::Started<ZooKeeperServer> ensemble(3);
     const int leader = ensemble.leader();
     QVERIFY(leader >= 0);
@@ -354,12 +370,17 @@ void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
     atLeader.servers = {{u"127.0.0.1"_s, ensemble.port(leader)}};
     Session session(atLeader);
     session.open();
-    QVERIFY(wait([&](auto done) { session.remove("/none", done); }).isMissing());
+    const auto refused = [&](auto done) {
+        return isDeletion ? session.remove("/none", done) : session.write("/", "x", 77, "/", done);
+    };
+    const Result together = wait(refused);
+    QVERIFY(isDeletion ? together.isMissing() : together.isOutdated());
+    QVERIFY(together.isAnswered());
     for (int i = 0; i < ensemble.size(); ++i) {
         if (i != leader)
             ensemble.pause(i);
     }
-    const Result alone = wait([&](auto done) { session.remove("/none", done); });
+    const Result alone = wait(refused);
     QVERIFY2(alone.isUnknown(), qPrintable(alone.errorString())); // the leader has given up, and closed the connection
 }
 

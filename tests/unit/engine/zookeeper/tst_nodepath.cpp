@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "engine/token.h"
 #include "engine/zookeeper/nodepath.h"
 #include "support/rows.h"
 
@@ -16,6 +17,8 @@ private Q_SLOTS:
     void escapes();
     void sortsByNumber();
     void prefixIsCurators();
+    void holders_data();
+    void holders();
 };
 
 void tst_NodePath::escapes_data()
@@ -63,6 +66,33 @@ void tst_NodePath::prefixIsCurators()
     QVERIFY(prefix.startsWith("_c_") && prefix.endsWith("-lock-"));
     QCOMPARE(NodePath::waiterPrefix("token"), prefix);
     QVERIFY(NodePath::waiterPrefix("another") != prefix);
+    // Its clients look for what follows the last "lock-".
+    const QByteArray reader = NodePath::waiterPrefix(Token::ofReader("token"));
+    QVERIFY(reader.startsWith("_c_") && reader.endsWith("-read-lock-"));
+    QVERIFY(reader.first(3 + 36) != prefix.first(3 + 36));
+}
+
+void tst_NodePath::holders_data()
+{
+    Support::addColumns<QList<QByteArray>, qsizetype>("children", "holders");
+    const auto row = [](const char *name, const QList<QByteArray> &children, qsizetype holders) {
+        QTest::newRow(name) << children << holders;
+    };
+    row("nobody", {}, 0);
+    row("writer", {"_c_a-lock-0000000001", "_c_b-read-lock-0000000002"}, 1);
+    row("readers before a writer",
+        {"_c_d-read-lock-0000000009", "_c_c-lock-0000000008", "_c_b-read-lock-0000000002", "_c_a-read-lock-0000000001"},
+        2);
+    row("readers alone", {"_c_b-read-lock-0000000002", "_c_a-read-lock-0000000001"}, 2);
+    // Those of Curator's read/write lock and of kazoo's have it alone.
+    row("foreign readers", {"_c_a-__READ__0000000001", "x__rlock__0000000002"}, 1);
+}
+
+void tst_NodePath::holders()
+{
+    QFETCH(QList<QByteArray>, children);
+    QFETCH(qsizetype, holders);
+    QCOMPARE(NodePath::holdersIn(NodePath::queueOf(children)), holders);
 }
 
 QTEST_APPLESS_MAIN(tst_NodePath)
