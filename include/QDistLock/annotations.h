@@ -257,6 +257,7 @@ template<typename Function>
       ones fail at once with BusyError.
     - `condition`: `this.enabled`, `!order.draft`: where it is false this lock is not acquired, and the method runs
       without it.
+    - `label`: the group in which LockMetrics counts the lock, instead of the key.
     - `server`: a URL instead of LockRegistry::defaultServer().
     - `keyPrefix`: instead of `lock:`, see LockAddress.
 

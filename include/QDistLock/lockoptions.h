@@ -82,6 +82,9 @@ struct LockOptions
     /// If a key has no time to live, the waiter that finds it sets its own lease. This does not apply if the value is
     /// a deadline, as clients without EXPIRE write it (Unix time in s or ms): that deadline is respected in any case.
     bool repairMissingTtl = true;
+    /// The group in which LockMetrics counts the lock. By default LockMetrics makes one of the name, or, for an
+    /// annotated slot whose key has values of the call (`order:{id}`), of that key. Only this process knows the label.
+    QString label = {};
 
     /// Sets the field of this name, and returns these options, so that setters can follow each other.
     ///@{
@@ -100,6 +103,7 @@ struct LockOptions
     LockOptions &withMinReplicas(int value) { minReplicas = value; return *this; }
     LockOptions &withReplicaTimeout(std::chrono::milliseconds value) { replicaTimeout = value; return *this; }
     LockOptions &withRepairMissingTtl(bool value) { repairMissingTtl = value; return *this; }
+    LockOptions &withLabel(const QString &value) { label = value; return *this; }
     // clang-format on
     ///@}
 

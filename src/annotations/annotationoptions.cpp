@@ -106,6 +106,12 @@ bool setPermits(AnnotationOptions *options, QStringView value, QString *problem)
     return problem->isEmpty();
 }
 
+bool setLabel(AnnotationOptions *options, QStringView value, QString *)
+{
+    options->lock.label = value.toString();
+    return !value.isEmpty();
+}
+
 bool setOnBusy(AnnotationOptions *options, QStringView value, QString *)
 {
     static constexpr struct
@@ -191,6 +197,7 @@ constexpr Option Options[] = {
         {u"minReplicas", setField<&LockOptions::minReplicas>, Number},
         {u"replicaTimeout", setField<&LockOptions::replicaTimeout>, Duration},
         {u"repairMissingTtl", setField<&LockOptions::repairMissingTtl>, Bool},
+        {u"label", setLabel, u"the name of a group"},
         {u"onBusy", setOnBusy, u"wait, skip, fail or latest"},
         {u"maxQueued", setMaxQueued, NumberOrUnlimited},
         {u"condition", setCondition, u"the path of a property"},

@@ -8,6 +8,7 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qstring.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace QDistLock {
@@ -28,6 +29,11 @@ public:
     QString bind(const MethodSignature &signature);
     /// Only after bind(). The key of one call; nullopt with \a error.
     std::optional<QString> evaluate(const CallArguments &arguments, QString *error) const;
+    /// Whether the key of a call depends on the call.
+    bool hasValues() const
+    {
+        return std::any_of(m_parts.begin(), m_parts.end(), [](const Part &part) { return part.value.has_value(); });
+    }
     /// The error if no call can have a lock of such a name; empty otherwise.
     QString nameProblem(const QString &prefix) const;
     /// Only after bind(): whether both, after their key prefixes, give the same key for each call.

@@ -115,9 +115,9 @@ bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
     const auto values = [](const AnnotationOptions &options) {
         // All of its members: another one does not compile until somebody has looked here.
         const auto &[mode, permits, take, lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, minReplicas,
-                     replicaTimeout, repairMissingTtl] = options.lock;
+                     replicaTimeout, repairMissingTtl, label] = options.lock;
         return std::tuple(options.onBusy, options.maxQueued, mode, permits, take, lease, wait, retryInterval,
-                          maxRetries, autoRenew, fair, minHold, minReplicas, replicaTimeout, repairMissingTtl);
+                          maxRetries, autoRenew, fair, minHold, minReplicas, replicaTimeout, repairMissingTtl, label);
     };
     return values(a) == values(b);
 }
@@ -197,7 +197,7 @@ QStringList LockedMethod::addParsed(const QString &key, const AnnotationOptions 
     if (parsed)
         problem = parsed->bind(signature);
     check("key, ", problem);
-    Annotation annotation{parsed.value_or(KeyTemplate()), options, text};
+    Annotation annotation{parsed.value_or(KeyTemplate()), options, text, key};
     check("condition, ", annotation.options.bind(signature));
     check("options, ", options.lock.validationError());
     if (parsed)
@@ -337,7 +337,10 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
             return fail(error, describe(annotation.text, u"key, "_s + problem));
         const AnnotationOptions &options = annotation.options;
         const auto address = LockAddress(*name).withKeyPrefix(options.keyPrefix).withServer(options.server);
-        requests.append({resolved(address), options.lock, options.onBusy, options.maxQueued});
+        LockOptions lock = options.lock;
+        if (lock.label.isEmpty() && annotation.key.hasValues())
+            lock.label = annotation.keyTemplate;
+        requests.append({resolved(address), lock, options.onBusy, options.maxQueued});
     }
     if (requests.size() < 2)
         return requests;

@@ -77,7 +77,8 @@ private:
     {
         KeyTemplate key;
         AnnotationOptions options;
-        QString text; ///< for messages
+        QString text;        ///< for messages
+        QString keyTemplate; ///< as it was written
     };
     /// Adds an annotation; returns its errors, or an empty text.
     QString add(const QString &key, const QString &options, const MethodSignature &signature);

@@ -87,7 +87,7 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
         return;
     }
     const LeaseTime deadline = endOfWait(options.wait, once, now);
-    m_requests.insert(id, {deadline, once});
+    m_requests.insert(id, {now, deadline, once});
     m_nextExpiry = std::min(m_nextExpiry, deadline);
     if (m_phase == Acquiring) {
         if (once && !m_attempt.isInFlight)
@@ -208,6 +208,7 @@ void LeaseMachine::granted(const EngineReply &reply, LeaseTime sentAt, milliseco
     m_hold.permitSlots = reply.permitSlots;
     m_hold.count = int(m_requests.size());
     m_hold.acquiredAt = sentAt;
+    m_hold.waited = now - m_requests.first().since;
     confirmed(sentAt, lease, reply.validUntil);
     m_nextExpiry = NeverTime;
     const auto requests = std::exchange(m_requests, {});
@@ -587,7 +588,7 @@ void LeaseMachine::prepareAdoption(LeaseTime now)
 void LeaseMachine::adopt(quint64 id, const LockOptions &options, const EngineReply &reply, LeaseTime sentAt,
                          LeaseTime now)
 {
-    m_requests.insert(id, {later(sentAt, options.lease), true});
+    m_requests.insert(id, {sentAt, later(sentAt, options.lease), true});
     m_options = m_nextOptions = options;
     m_phase = Acquiring;
     m_epoch = {true, true};
@@ -713,6 +714,7 @@ void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
 
 void LeaseMachine::tick(LeaseTime now)
 {
+    m_lastEventAt = now;
     const bool due = !m_attempt.isInFlight && now >= m_nextAttempt && m_engine->isEngineReady();
     switch (m_phase) {
     case Unlocked:

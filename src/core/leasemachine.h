@@ -107,6 +107,13 @@ public:
     const LockOptions &options() const { return m_options; }
     /// The server's mark for the place in the queue; empty if the lock never was in it.
     const QByteArray &arrival() const { return m_wait.arrival; }
+    /// How long the oldest of the acquires waited that the hold began with.
+    std::chrono::nanoseconds waited() const { return m_hold.waited; }
+    /// Whether the server has answered, in the present acquisition or in that which the hold began with, that somebody
+    /// else holds the lock.
+    bool foundTaken() const { return m_wait.foundTaken; }
+    /// The time of the last event, to which the outcomes belong.
+    LeaseTime lastEventAt() const { return m_lastEventAt; }
     /// Why it cannot be acquired, renewed or released at present, if it still tries to.
     EngineError obstacle() const;
     /// The number of the present epoch. Replies to commands of another epoch must not be passed to the machine.
@@ -189,6 +196,7 @@ public:
 private:
     struct Request
     {
+        LeaseTime since;
         LeaseTime deadline;
         bool once;
     };
@@ -229,6 +237,7 @@ private:
     struct Hold
     {
         LeaseTime acquiredAt; ///< when the confirmed acquire was sent, or the hand-over arrived
+        std::chrono::nanoseconds waited{0};
         LeaseTime deadline;
         LeaseTime limit = NeverTime; ///< from a conversion: it ends then, even if a renewal is confirmed
         LeaseTime atRiskAt = NeverTime;
@@ -288,7 +297,8 @@ private:
     QList<Outcome> m_outcomes;
     QMap<quint64, Request> m_requests;  ///< pending acquires by id, the oldest first
     LeaseTime m_nextExpiry = NeverTime; ///< no request expires before
-    QList<quint64> m_releases;          ///< pending releases of the last level
+    LeaseTime m_lastEventAt{};
+    QList<quint64> m_releases; ///< pending releases of the last level
 
     Phase m_phase = Unlocked;
     // These begin from default values: Hold with a grant, the others with an acquisition.

@@ -6,6 +6,7 @@
 #include "base/logging.h"
 #include "lock/lockregistry_p.h"
 #include "lock/threadcheck.h"
+#include "metrics/lockgroup.h"
 
 #include <QDistLock/semaphore.h>
 
@@ -164,8 +165,11 @@ bool DistributedLockPrivate::isHeld(LeaseTime time) const
     return notified.isHeld() && machine.isHeld(time) && !registry->isInherited();
 }
 
-void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code, const QString &text)
+void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code, const QString &text,
+                                         const QString &label)
 {
+    if (!acquireEnded) // otherwise the MultiLock counts it
+        LockGroup::of(address.name(), label)->failed(code);
     LeaseMachine::Outcome outcome{LeaseMachine::Outcome::AcquireFailed};
     outcome.id = id;
     outcome.epoch = machine.epoch();
@@ -181,7 +185,9 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         return;
     const LockOptions &wanted = own ? *own : options;
     watchEventLoop(id, once ? 0ms : wanted.wait);
-    const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    const auto fail = [this, id, label = wanted.label](DistributedLock::Error code, const QString &text) {
+        failAcquire(id, code, text, label);
+    };
     if (wanted.permits == 0 && qobject_cast<Semaphore *>(q)) {
         return fail(
                 DistributedLock::OptionsError,
@@ -191,8 +197,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
     if (registry && registry->isInherited())
         return fail(DistributedLock::ConnectionError, LockRegistryPrivate::inheritedError().text);
     const QPointer<DistributedLock> guard(q);
-    if (machine.phase() == LeaseMachine::Held) {
-        machine.tick(now()); // the deadline may have passed
+    if (machine.phase() != LeaseMachine::Unlocked) {
+        machine.tick(now()); // the deadline of the hold, or of the wait, may have passed
         run(InsideCall);
         if (!guard)
             return;
@@ -232,6 +238,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
     if (machine.phase() != LeaseMachine::Acquiring)
         together = number;
+    if (machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
+        meter.setLock(address.name(), wanted.label);
     machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
     run(InsideCall);
 }
@@ -241,7 +249,9 @@ void DistributedLockPrivate::takeFromPartner(quint64 id)
     if (!alive)
         return;
     watchEventLoop(id, 0ms);
-    const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    const auto fail = [this, id, label = options.label](DistributedLock::Error code, const QString &text) {
+        failAcquire(id, code, text, label);
+    };
     const QPointer<DistributedLock> guard(q);
     if (!registry && partner && get(partner)->registry)
         setRegistry(get(partner)->registry); // a slot of a NOTIFY signal may do anything
@@ -274,6 +284,7 @@ void DistributedLockPrivate::takeFromPartner(quint64 id)
         return fail(DistributedLock::OptionsError, text);
     if (m_withdrawn.contains(id))
         return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
+    meter.setLock(address.name(), options.label);
     takeFrom(holder, id, options, [this, fail, held](const EngineReply &reply) {
         if (reply.error)
             fail(reply.error.code, reply.error.text);
@@ -830,7 +841,7 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
     if (problem.isEmpty())
         return QString();
     QMetaObject::invokeMethod(
-            q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem); },
+            q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem, options.label); },
             Qt::QueuedConnection);
     const QString text = u"Lock %1: %2"_s.arg(quotedName(), problem);
     qCWarning(lcLock, "%ls", qUtf16Printable(text));

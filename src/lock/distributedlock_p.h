@@ -96,7 +96,8 @@ public:
     quint64 newRequest() { return ++m_lastRequest; }
     /// \a own replaces the lock's options. \a number: see LockEngine::Acquire::together.
     void acquire(quint64 id, bool once, const LockOptions *own = nullptr, quint64 number = 0);
-    void failAcquire(quint64 id, DistributedLock::Error code, const QString &text);
+    /// \a label: of the options that the acquire was made with.
+    void failAcquire(quint64 id, DistributedLock::Error code, const QString &text, const QString &label);
     QString refuseAcquire(const char *function);
     bool isForeignCall(const char *function) const;
     void hintAtMilliseconds();

@@ -110,7 +110,7 @@ void LockDriver::leaveRegistry(const QString &reason)
 void LockDriver::abandon()
 {
     machine.detach(now(), QString());
-    machine.takeOutcomes();
+    meter.countLast(machine.takeOutcomes(), machine);
     endTaking({});
     const auto commands = machine.takeCommands();
     for (const LeaseMachine::Command &command : commands) {
@@ -275,7 +275,9 @@ void LockDriver::run(Context context)
     // acquisition.
     if (registry)
         registry->watchdog()->schedule(this, std::min(machine.nextWakeUp(), wakeUpAt()), machine.holdsLease());
-    eventProcessed(machine.takeOutcomes(), context);
+    const auto outcomes = machine.takeOutcomes();
+    meter.count(outcomes, machine);
+    eventProcessed(outcomes, context);
 }
 
 template<typename Reply>

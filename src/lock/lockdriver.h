@@ -5,6 +5,7 @@
 
 #include "core/leasemachine.h"
 #include "core/watchdog.h"
+#include "metrics/lockmeter.h"
 
 #include <QtCore/qpointer.h>
 
@@ -54,6 +55,7 @@ public:
 
     LeaseMachine machine;
     LockRegistryPrivate *registry = nullptr;
+    LockMeter meter;
     bool wantsSlots = false; ///< if it takes permits, see Semaphore::slot(); applies to the next token
     quint64 turn = 0;        ///< orders the acquisitions of the registry's locks
     quint64 together = 0;    ///< of the present acquisition, see LockEngine::Acquire

@@ -8,6 +8,7 @@
 #include "base/readyfuture.h"
 #include "engine/enginefactory.h"
 #include "lock/threadcheck.h"
+#include "metrics/lockgroup.h"
 
 #include <QDistLock/impl/namebytes.h>
 
@@ -26,7 +27,8 @@ void MultiLockPrivate::close()
 {
     m_isAlive = false;
     m_step = Idle;
-    m_requests.clear();
+    for (const Request &request : std::exchange(m_requests, {}))
+        countFailure(request.options, DistributedLock::CancelledError);
     m_events.clear();
     notified = {};
     for (const Member &member : std::exchange(members, {}))
@@ -86,6 +88,7 @@ void MultiLockPrivate::makeLock(Member *member)
     delete std::exchange(member->lock, lock);
     if (m_registry)
         lock->setRegistry(m_registry);
+    DistributedLockPrivate::get(lock)->meter.setIsOneOfSeveral();
     DistributedLockPrivate::get(lock)->acquireEnded = [this, lock](quint64 id, const EngineError &reason) {
         memberEnded(lock, id, reason);
     };
@@ -202,7 +205,7 @@ QString MultiLockPrivate::refuseAcquire(const char *function)
     QMetaObject::invokeMethod(
             q,
             [this, problem] {
-                fail(newRequest(), EngineError::permanent(DistributedLock::OptionsError, problem));
+                fail(newRequest(), m_options, EngineError::permanent(DistributedLock::OptionsError, problem));
                 changed(OnEventLoop);
             },
             Qt::QueuedConnection);
@@ -303,27 +306,27 @@ void MultiLockPrivate::addRequest(quint64 id, bool once, const LockOptions *own)
     const EngineError unusable = findRegistry(&engine);
     if (!guard)
         return;
+    const LockOptions wanted = own ? *own : m_options;
     if (members.empty()) {
-        return fail(id,
+        return fail(id, wanted,
                     EngineError::permanent(DistributedLock::NameError,
                                            u"it has no names; give it some with setNames() or add()"_s));
     }
     if (m_step == Idle)
         m_reported.clear(); // an outage is reported again to each acquisition that waits for it
-    const LockOptions wanted = own ? *own : m_options;
     if (m_futures.contains(id))
         m_futures.watchEventLoop(id, q, describe(u"it was acquired"_s), once ? 0ms : wanted.wait);
     if (unusable)
-        return fail(id, unusable);
+        return fail(id, wanted, unusable);
     if (wanted.permits != 0) {
-        return fail(id,
+        return fail(id, wanted,
                     EngineError::permanent(DistributedLock::OptionsError,
                                            u"a MultiLock takes no permits; leave `permits` 0, or use a Semaphore"_s));
     }
     if (const LockOptions *const present = presentOptions()) {
         if (const Member *const member = notCovered(*present, wanted)) {
-            return fail(id, LeaseMachine::upgradeError(optionsOf(*member, *present), optionsOf(*member, wanted)),
-                        member);
+            return fail(id, wanted,
+                        LeaseMachine::upgradeError(optionsOf(*member, *present), optionsOf(*member, wanted)), member);
         }
     }
     if (areHeld()) {
@@ -334,7 +337,7 @@ void MultiLockPrivate::addRequest(quint64 id, bool once, const LockOptions *own)
         return;
     }
     if (const EngineError refused = whyRefused(wanted, engine))
-        return fail(id, refused);
+        return fail(id, wanted, refused);
     once |= wanted.wait == 0ms;
     m_requests.push_back({id, wanted, LeaseMachine::endOfWait(wanted.wait, once, now()), once});
     if (m_step == Idle) {
@@ -421,10 +424,10 @@ void MultiLockPrivate::memberEnded(DistributedLock *lock, quint64 id, const Engi
             // The server did answer, when it was asked for all.
             const bool wasTaken = reason.rule == EngineError::NoReply && m_refusal.code == DistributedLock::BusyError;
             if (wasTaken)
-                fail(request->id, EngineError::byRule(DistributedLock::TimeoutError, EngineError::WaitIsOver),
-                     &members[m_refused]);
+                fail(request->id, request->options,
+                     EngineError::byRule(DistributedLock::TimeoutError, EngineError::WaitIsOver), &members[m_refused]);
             else
-                fail(request->id, reason, &members[index]);
+                fail(request->id, request->options, reason, &members[index]);
             m_requests.erase(request);
             giveUpIfUnwanted();
         } else if (++m_next == members.size()) {
@@ -444,7 +447,7 @@ void MultiLockPrivate::allEnded()
     giveUpAll(); // some may be held nevertheless, and others must not be waited for while they are
     for (const Request &request : m_requests) {
         if (request.once)
-            fail(request.id, m_refusal, &members[m_refused]);
+            fail(request.id, request.options, m_refusal, &members[m_refused]);
     }
     m_requests.erase(std::remove_if(m_requests.begin(), m_requests.end(), [](const Request &r) { return r.once; }),
                      m_requests.end());
@@ -528,7 +531,7 @@ void MultiLockPrivate::cancel()
         endHold();
     }
     for (const Request &request : std::exchange(m_requests, {}))
-        fail(request.id, LeaseMachine::cancelledError());
+        fail(request.id, request.options, LeaseMachine::cancelledError());
     giveUpIfUnwanted();
     changed(InsideCall);
 }
@@ -542,8 +545,8 @@ void MultiLockPrivate::withdraw(quint64 id)
         return; // deliver() ends it
     if (m_step == InOrder)
         of(members[m_next])->withdraw(request->atMember);
+    fail(id, request->options, LeaseMachine::cancelledError());
     m_requests.erase(request);
-    fail(id, LeaseMachine::cancelledError());
     giveUpIfUnwanted();
     changed(OnEventLoop);
 }
@@ -559,7 +562,7 @@ void MultiLockPrivate::expireRequests()
     const EngineError late = EngineError::byRule(DistributedLock::ConnectionError, EngineError::NoReply);
     for (const Request &request : m_requests) {
         if (isOver(request))
-            fail(request.id, late);
+            fail(request.id, request.options, late);
     }
     m_requests.erase(std::remove_if(m_requests.begin(), m_requests.end(), isOver), m_requests.end());
     giveUpIfUnwanted();
@@ -683,14 +686,23 @@ void MultiLockPrivate::memberRenewed(DistributedLock *lock)
 
 // Events, and the signals for them
 
-void MultiLockPrivate::fail(quint64 id, const EngineError &reason, const Member *member)
+/// \a options: those of the acquire.
+void MultiLockPrivate::fail(quint64 id, const LockOptions &options, const EngineError &reason, const Member *member)
 {
     const EngineError why = reason.text.isEmpty() ? withText(reason) : reason;
+    countFailure(options, why.code, member);
     Event event{Event::AcquireFailed};
     event.id = id;
     event.error = why.code;
     event.text = member ? of(*member)->describe(why.text) : describe(why.text);
     append(event);
+}
+
+/// Counts a failed acquire once, for \a member or the first of the locks.
+void MultiLockPrivate::countFailure(const LockOptions &options, DistributedLock::Error code, const Member *member) const
+{
+    if (!members.empty())
+        LockGroup::of(member ? member->name : members.front().name, options.label)->failed(code);
 }
 
 /// \a event, which reports an acquisition, will report that the acquire was cancelled.

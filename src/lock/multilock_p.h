@@ -169,7 +169,8 @@ private:
     void expireRequests();
     void watchDeadlines();
 
-    void fail(quint64 id, const EngineError &reason, const Member *member = nullptr);
+    void fail(quint64 id, const LockOptions &options, const EngineError &reason, const Member *member = nullptr);
+    void countFailure(const LockOptions &options, DistributedLock::Error code, const Member *member = nullptr) const;
     void makeCancelled(Event *event) const;
     void append(Event event);
     void changed(Context context);

@@ -14,6 +14,8 @@
 
 #include "form.h"
 
+#include <QDistLock/LockMetrics>
+
 #include <QtCore/qcommandlineparser.h>
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qdir.h>
@@ -172,6 +174,26 @@ private:
     QTimer m_socketPoll;
 };
 
+/// Whether LockMetrics has counted what this process did when it holds nothing any more: all holds have ended, and all
+/// \a acquisitions are among them. A MultiLock also counts locks that it acquired in vain.
+bool isCounted(quint64 acquisitions)
+{
+    quint64 acquired = 0;
+    const auto groups = QDistLock::LockMetrics::snapshot();
+    for (const QDistLock::LockStatistics &group : groups) {
+        if (group.acquired != group.released + group.lost() || group.held != 0 || group.waiting != 0) {
+            qCritical("LockMetrics: %ls: %llu acquired, %llu released, %llu lost, %d held, %d waiting",
+                      qUtf16Printable(group.group), group.acquired, group.released, group.lost(), group.held,
+                      group.waiting);
+            return false;
+        }
+        acquired += group.acquired;
+    }
+    if (acquired < acquisitions)
+        qCritical("LockMetrics: %llu acquired, but there were %llu acquisitions", acquired, acquisitions);
+    return acquired >= acquisitions;
+}
+
 } // namespace
 
 int main(int argc, char *argv[])
@@ -216,7 +238,7 @@ int main(int argc, char *argv[])
 
     History history(settings.historyFile);
     InjectedFaults faults;
-    const std::unique_ptr<Form> form = Form::make(parser.value(formOption), settings, &history, &faults);
+    std::unique_ptr<Form> form = Form::make(parser.value(formOption), settings, &history, &faults);
     if (!form)
         qFatal("unknown form: %ls", qUtf16Printable(parser.value(formOption)));
     auto worker = std::make_unique<Worker>(form.get(), &faults);
@@ -228,5 +250,11 @@ int main(int argc, char *argv[])
     form->join();
     if (form->hasThreads())
         print("done " + QByteArray::number(openSockets()));
-    return code;
+    quint64 acquisitions = 0;
+    if (parser.value(formOption) != u"run") { // there, other processes acquire the locks
+        for (const auto &participant : form->participants())
+            acquisitions += quint64(participant->acquisitions(false)) + quint64(participant->acquisitions(true));
+    }
+    form.reset();
+    return isCounted(acquisitions) ? code : 4;
 }

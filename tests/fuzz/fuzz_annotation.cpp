@@ -58,6 +58,8 @@ QString print(const AnnotationOptions &options)
                         + (lock.permits == LockOptions::ServerPermits ? u"server"_s : QString::number(lock.permits))
                 << u"take="_s + QString::number(lock.take);
     }
+    if (!lock.label.isEmpty())
+        entries << u"label="_s + lock.label;
     if (!options.server.isEmpty())
         entries << u"server="_s + options.server.toString(QUrl::FullyEncoded);
     if (options.condition)

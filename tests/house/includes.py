@@ -22,7 +22,8 @@ ALLOWED = {
     "engine/quorum": ["engine/redis", "redis", "engine", "base"],  # over several engines of engine/redis
     "engine/zookeeper": ["zookeeper", "engine", "base"],
     "core": ["engine", "base"],
-    "lock": ["core", "engine", "base"],
+    "metrics": ["core", "engine", "base"],
+    "lock": ["metrics", "core", "engine", "base"],
     "background": ["lock", "core", "engine", "base"],
     "annotations": ["background", "lock", "core", "engine", "base"],
 }

@@ -5,6 +5,7 @@
 
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
+#include <QDistLock/LockMetrics>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
 #include <QDistLock/ReadWriteLock>
@@ -220,6 +221,18 @@ void requests(QObject *window)
             qInfo().noquote() << lock.name << "is held by" << lock.holder.toString();
     });
     //! [requests]
+}
+
+void metrics()
+{
+    //! [metrics]
+    const QList<LockStatistics> groups = LockMetrics::snapshot();
+    for (const LockStatistics &group : groups)
+        qInfo() << group.group << group.acquired << "acquired," << group.lost() << "lost";
+
+    const QByteArray text = LockMetrics::openMetricsText(); // for Prometheus
+    //! [metrics]
+    qInfo() << text;
 }
 
 } // namespace Pages

@@ -14,6 +14,8 @@
 #include <QtCore/qdir.h>
 #include <QtCore/qprocess.h>
 #include <QtCore/qregularexpression.h>
+#include <QtCore/qscopeguard.h>
+#include <QtNetwork/qtcpsocket.h>
 #include <QtTest/qtest.h>
 
 #include <algorithm>
@@ -78,6 +80,11 @@ private Q_SLOTS:
     }
     void jobLimit();
     void jobLimitOfAFleet();
+    void metrics_data()
+    {
+        addServers();
+    }
+    void metrics();
 
 private:
     struct Result
@@ -226,6 +233,37 @@ void TestExamples::jobLimitOfAFleet()
     QVERIFY2(result.exitCode == 0, qPrintable(result.output));
     QCOMPARE(result.output, u"Converted 24 videos, with up to 2 permits at the same time.\n"_s);
     QVERIFY(other.isHeld());
+}
+
+void TestExamples::metrics()
+{
+    QFETCH(QString, server);
+    QProcess process;
+    start(&process, QStringLiteral(METRICS), server, {u"0"_s});
+    const auto end = qScopeGuard([&process] {
+        process.terminate();
+        process.waitForFinished(60000);
+    });
+    EVENTUALLY_VERIFY(process.canReadLine());
+    const QUrl url(QString::fromUtf8(process.readLine()).trimmed());
+    QVERIFY2(url.isValid() && url.port() > 0, qPrintable(url.toString()));
+    QTcpSocket socket;
+    QByteArray response;
+    EVENTUALLY_VERIFY([&] { // until it has acquired a lock
+        socket.connectToHost(url.host(), quint16(url.port()));
+        if (!socket.waitForConnected(60000))
+            return false;
+        socket.write("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        while (socket.state() == QTcpSocket::ConnectedState && socket.waitForReadyRead(60000)) {
+        }
+        response = socket.readAll();
+        return response.contains("qdistlock_acquired_total{group=\"order:*\"}");
+    }());
+    QVERIFY2(response.startsWith("HTTP/1.1 200 OK\r\n"), response.constData());
+    QVERIFY2(response.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"),
+             response.constData());
+    QVERIFY2(response.endsWith("\n# EOF\n"), response.constData());
+    QVERIFY2(!response.contains("qdistlock_failed_total{group=\"order:*\",reason=\"error\"} 1"), response.constData());
 }
 
 void TestExamples::signalsAndSlots()

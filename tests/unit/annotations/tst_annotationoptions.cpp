@@ -51,7 +51,7 @@ void tst_AnnotationOptions::options()
 
     const auto all = AnnotationOptions::parse(
             u" mode = read; wait = 250ms;lease=1min ;\tretryInterval=5s; maxRetries=3; autoRenew=false; fair=false; minHold=10s; "
-            "keyPrefix=app:; minReplicas=2; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; maxQueued=7; "
+            "keyPrefix=app:; minReplicas=2; replicaTimeout=2s; repairMissingTtl=false; label= my orders ; onBusy=fail; maxQueued=7; "
             "condition=!this.enabled; server=memory:x;;",
             &error);
     QVERIFY2(all, qPrintable(error));
@@ -67,6 +67,7 @@ void tst_AnnotationOptions::options()
     QCOMPARE(all->lock.minReplicas, 2);
     QCOMPARE(all->lock.replicaTimeout, milliseconds(2s));
     QCOMPARE(all->lock.repairMissingTtl, false);
+    QCOMPARE(all->lock.label, u"my orders"_s);
     QVERIFY(all->onBusy == OnBusy::Fail);
     QCOMPARE(all->maxQueued, 7);
     QCOMPARE(all->server, QUrl(u"memory:x"_s));
@@ -185,6 +186,7 @@ void tst_AnnotationOptions::wrongOptions_data()
     row("autoRenew=yes", "autoRenew: \"yes\" is not true or false");
     row("fair=1", "fair: \"1\" is not true or false");
     row("repairMissingTtl=", "repairMissingTtl: \"\" is not true or false");
+    row("label=", "label: \"\" is not the name of a group");
     row("onBusy=retry", "onBusy: \"retry\" is not wait, skip, fail or latest");
     row("maxQueued=0", "maxQueued: 0 would let no call wait");
     row("maxQueued=many", "maxQueued: \"many\" is not a whole number");

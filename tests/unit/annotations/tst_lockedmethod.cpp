@@ -123,6 +123,8 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(r, "r:{1}", "wait=3s")
     QDL_LOCKED_METHOD(s, "s", "onBusy=skip")
     QDL_LOCKED_METHOD(s, "s", "onBusy=fail")
+    QDL_LOCKED_METHOD(labelled, "labelled", "label=one")
+    QDL_LOCKED_METHOD(labelled, "labelled", "label=two")
     QDL_LOCKED_METHOD(t, "t")
     QDL_LOCKED_METHOD(t, "k:t", "keyPrefix=loc; lease=20s")
     QDL_LOCKED_METHOD(u, "u", "server=redis://HOST; wait=2s")
@@ -139,6 +141,7 @@ class WrongShop : public Shop
 public Q_SLOTS:
     void r(int id) { Q_UNUSED(id) }
     void s() {}
+    void labelled() {}
     void t() {}
     void u() {}
     void agreed(int id) { Q_UNUSED(id) }
@@ -249,6 +252,8 @@ void tst_LockedMethod::wrong_data()
     row("r", "\"r:{1}\"", "it has the same key as QDL_LOCKED_METHOD(r, \"r:{id}\", \"wait=2s\"), but other options");
     row("s", "\"onBusy=fail\"",
         "it has the same key as QDL_LOCKED_METHOD(s, \"s\", \"onBusy=skip\"), but other options");
+    row("labelled", "\"label=two\"",
+        "it has the same key as QDL_LOCKED_METHOD(labelled, \"labelled\", \"label=one\"), but other options");
     row("t", "\"k:t\"", "it has the same key as QDL_LOCKED_METHOD(t, \"t\"), but other options");
     row("u", "wait=3s",
         "it has the same key as QDL_LOCKED_METHOD(u, \"u\", \"server=redis://HOST; wait=2s\"), but other");
@@ -290,7 +295,7 @@ void tst_LockedMethod::wrongComplete()
     const QMetaObject &meta = WrongShop::staticMetaObject;
     QVERIFY(LockedMethod::get(&meta, meta.method(meta.indexOfMethod("agreed(int)")), &unused));
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 28);
+    QCOMPARE(found.size(), 29);
 }
 
 void tst_LockedMethod::parametersOfTheAnnotatingClass()

@@ -47,6 +47,7 @@ void tst_LockOptions::defaults()
     QCOMPARE(options.minReplicas, 0);
     QCOMPARE(options.replicaTimeout, milliseconds(1s));
     QCOMPARE(options.repairMissingTtl, true);
+    QCOMPARE(options.label, QString());
     QCOMPARE(options.validationError(), QString());
 }
 
@@ -86,7 +87,8 @@ void tst_LockOptions::setters()
                                 .withMinHold(5ms)
                                 .withMinReplicas(6)
                                 .withReplicaTimeout(7s)
-                                .withRepairMissingTtl(false);
+                                .withRepairMissingTtl(false)
+                                .withLabel(u"orders"_s);
     QCOMPARE(&same, &options);
     QCOMPARE(options.mode, LockOptions::Shared);
     QCOMPARE(options.permits, 8);
@@ -101,6 +103,7 @@ void tst_LockOptions::setters()
     QCOMPARE(options.minReplicas, 6);
     QCOMPARE(options.replicaTimeout, milliseconds(7s));
     QCOMPARE(options.repairMissingTtl, false);
+    QCOMPARE(options.label, u"orders"_s);
     QCOMPARE(LockOptions().withWait(2s).wait, milliseconds(2s)); // on a temporary
 }
 

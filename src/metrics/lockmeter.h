@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "base/leaseclock.h"
+#include "core/leasemachine.h"
+
+#include <QtCore/qlist.h>
+#include <QtCore/qstring.h>
+
+namespace QDistLock {
+
+class LockGroup;
+
+/*!
+    Counts what one lock does in the group of the lock, see LockMetrics. Thread: that of the lock.
+*/
+class LockMeter
+{
+public:
+    /// The next acquisition, which is not going on yet, is about the lock \a name with \a label.
+    void setLock(const QString &name, const QString &label);
+    /// Counts the \a outcomes of an event of \a machine, which were all that it had.
+    void count(const QList<LeaseMachine::Outcome> &outcomes, const LeaseMachine &machine);
+    /// The same, for a lock that is being destroyed, which ends what it holds and waits for.
+    void countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMachine &machine);
+    /// The lock is part of a MultiLock, which counts the failed acquires of the application. An acquire of this lock
+    /// alone that fails is none of these, and is not counted.
+    void setIsOneOfSeveral() { m_isOneOfSeveral = true; }
+
+private:
+    QString m_name;
+    QString m_label;
+    quint32 m_generation = 0; ///< of m_group
+    bool m_isOneOfSeveral = false;
+    LockGroup *m_group = nullptr;   ///< of the present acquisition, or of the next one
+    LockGroup *m_waiting = nullptr; ///< the group in which it counts as waiting; null: it does not
+    LockGroup *m_held = nullptr;    ///< the group in which it counts as held; null: it does not
+    LeaseTime m_heldSince{};
+};
+
+} // namespace QDistLock
