@@ -661,8 +661,12 @@ void tst_Listing::outputCannotBeWritten()
 {
     QFETCH(BadOutput, output);
     m_server.command({"SET", "lock:job", "x", "PX", "600000"});
-    for (const QStringList &command :
-         {QStringList{u"ls"_s}, {u"ls"_s, u"--names"_s}, {u"show"_s, u"job"_s}, {u"watch"_s}, {u"doctor"_s}}) {
+    for (const QStringList &command : {QStringList{u"ls"_s},
+                                       {u"ls"_s, u"--names"_s},
+                                       {u"show"_s, u"job"_s},
+                                       {u"watch"_s},
+                                       {u"metrics"_s},
+                                       {u"doctor"_s}}) {
         for (const QStringList &options : {QStringList(), QStringList{u"--json"_s}}) {
             Program program({m_server.url().toEncoded(), {}, output}, command + options);
             const int status = program.waitForStatus();

@@ -21,6 +21,7 @@ int runPermits(const Invocation &invocation);
 int runList(const Invocation &invocation);
 int runShow(const Invocation &invocation);
 int runWatch(const Invocation &invocation);
+int runMetrics(const Invocation &invocation);
 int runDoctor(const Invocation &invocation);
 int runCompletion(const Invocation &invocation);
 /// `__complete`, for the scripts of `completion`.

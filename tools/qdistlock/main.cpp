@@ -106,6 +106,8 @@ int run(const Invocation &invocation)
         return runShow(invocation);
     case Command::Watch:
         return runWatch(invocation);
+    case Command::Metrics:
+        return runMetrics(invocation);
     case Command::Doctor:
         return runDoctor(invocation);
     case Command::Completion:

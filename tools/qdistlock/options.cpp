@@ -108,6 +108,13 @@ const QList<CommandInfo> &commands()
          "in between, the last one; the greater fencing token shows that the lock has changed hands. "
          "With --json, the first object has all locks that are held, as locks; each later one has the lock that has "
          "changed, as lock."_s},
+        {Command::Metrics, u"metrics"_s, u"[GLOB]"_s, 0, 1,
+         u"print numbers about the locks, for Prometheus"_s,
+         u"Counts the locks that are held and whose names match GLOB: held, waiting clients, holders that are not "
+         "connected, locks that never end, locks of other libraries. The locks are counted in groups: order:17 and "
+         "order:18 are in the group order:*. The text is OpenMetrics, of gauges only, so that the textfile collector of "
+         "Prometheus' node_exporter reads it, too. If the server cannot be asked, the only number is "
+         "qdistlock_server_up 0."_s},
         {Command::Doctor, u"doctor"_s, u""_s, 0, 0,
          u"check the server and the rights of its user"_s,
          u"Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."_s},
@@ -218,7 +225,7 @@ const QList<OptionInfo> &options()
         {O::ConnectTimeout, 0, u"connect-timeout"_s, V::Duration, u"DUR"_s, {},
          u"exit with 69 if the server is not reached within this time; the default is 5s"_s, AllCommands},
         {O::Json, 0, u"json"_s, V::None, {}, {},
-         u"print JSON for programs, one object a line; run prints none"_s, AllCommands},
+         u"print JSON for programs, one object a line; run and metrics print none"_s, AllCommands},
         {O::Quiet, 'q', u"quiet"_s, V::None, {}, {},
          u"print errors only"_s, AllCommands},
         {O::Verbose, 'v', u"verbose"_s, V::None, {}, {},
@@ -317,6 +324,8 @@ const QList<Explanation> &exampleTexts()
              u"keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token"_s},
             {u"qdistlock release deploy:web --token-file /run/deploy.$$"_s, u"ends that"_s},
             {u"qdistlock ls 'deploy:*'"_s, u"lists who holds which lock"_s},
+            {u"* * * * * qdistlock metrics > /var/lib/node_exporter/qdistlock.$$; mv /var/lib/node_exporter/qdistlock.$$ /var/lib/node_exporter/qdistlock.prom"_s,
+             u"in a crontab: lets the node_exporter of Prometheus say how many locks are held, and how many clients wait"_s},
             {u"qdistlock release deploy:web --force --expect 1735689600000000 --yes"_s,
              u"takes the lock away from the holder that was shown with that fencing token, and from nobody else"_s},
     };

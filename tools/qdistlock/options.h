@@ -20,7 +20,21 @@
 */
 namespace Cli {
 
-enum class Command { Run, Hold, Acquire, Renew, Release, Permits, List, Show, Watch, Doctor, Completion, Help };
+enum class Command {
+    Run,
+    Hold,
+    Acquire,
+    Renew,
+    Release,
+    Permits,
+    List,
+    Show,
+    Watch,
+    Metrics,
+    Doctor,
+    Completion,
+    Help
+};
 
 enum class Option {
     // for all commands
