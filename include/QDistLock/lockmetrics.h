@@ -109,14 +109,17 @@ struct LockStatistics
 
     A lock is counted in a *group*, so that the number of groups does not grow with the number of locks. The group is
     LockOptions::label if that is set. Otherwise, for an annotated slot, it is the key as it was written if that has
-    values of the call (`order:{id}`). In all other cases it is made of the name: from the first digit on, or from the
-    first word of seven or more hexadecimal digits on (as in a UUID), `*` stands for the rest. So `order:17` and
-    `order:18:ship` are counted in `order:*`. Groups have 64 QChars at most. A process has 256 of them at most, and
-    `other`, in which locks of any further group are counted.
+    values of the call (`order:{id}`). In all other cases it is the name up to its first number, and `*`: `order:17` and
+    `order:18:ship` are both counted in `order:*`. A word that consists of seven or more hexadecimal digits, such as the
+    beginning of a UUID, is a number in this sense. The name of a group is cut after 64 QChars. When a process has
+    MaximumGroups groups, locks of all others are counted in the group `other`.
 
     Every function is thread-safe. A child process after fork() begins with the numbers of its parent.
 */
 namespace LockMetrics {
+
+/// How many groups a process can have, besides `other`.
+inline constexpr int MaximumGroups = 256;
 
 /// The groups in which something was counted, sorted by name.
 QDISTLOCK_EXPORT QList<LockStatistics> snapshot();
@@ -127,7 +130,7 @@ QDISTLOCK_EXPORT QByteArray openMetricsText();
 /// The media type of openMetricsText().
 QDISTLOCK_EXPORT QByteArray openMetricsContentType();
 
-/// Returns the group that is made of the name of a lock, as described above; never `other` because there are too many.
+/// Returns the group that is made of the name of a lock, as described above, however many groups there are already.
 QDISTLOCK_EXPORT QString groupOf(const QString &name);
 
 /// Returns the group of the lock \c name with \c label; empty for the usual one.
@@ -137,8 +140,8 @@ using Grouping = std::function<QString(const QString &name, const QString &label
 /// name or label than before. It must neither block nor throw.
 QDISTLOCK_EXPORT void setGrouping(Grouping grouping);
 
-/// Counts from 0 again, except for locks that are held or waiting now. Groups that have been used still count as such.
-/// For tests: a program that collects the numbers expects that they only grow.
+/// Counts from 0 again, except for locks that are held or waiting now. The groups stay: they still count towards
+/// MaximumGroups. For tests: a program that collects the numbers expects that they only grow.
 QDISTLOCK_EXPORT void reset();
 
 } // namespace LockMetrics

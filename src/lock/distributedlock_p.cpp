@@ -6,7 +6,6 @@
 #include "base/logging.h"
 #include "lock/lockregistry_p.h"
 #include "lock/threadcheck.h"
-#include "metrics/lockgroup.h"
 
 #include <QDistLock/semaphore.h>
 
@@ -168,8 +167,7 @@ bool DistributedLockPrivate::isHeld(LeaseTime time) const
 void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code, const QString &text,
                                          const QString &label)
 {
-    if (!acquireEnded) // otherwise the MultiLock counts it
-        LockGroup::of(address.name(), label)->failed(code);
+    meter.countRefusal(address.name(), label, code);
     LeaseMachine::Outcome outcome{LeaseMachine::Outcome::AcquireFailed};
     outcome.id = id;
     outcome.epoch = machine.epoch();

@@ -22,9 +22,8 @@ namespace QDistLock {
 
 namespace {
 
-constexpr qsizetype MostGroups = 256;
 constexpr qsizetype LongestName = 64;
-/// Of hexadecimal digits: the first part of a UUID, or the abbreviated name of a commit.
+/// A word of this many hexadecimal digits is a number: the first part of a UUID, or the short name of a commit.
 constexpr qsizetype ShortestIdentifier = 7;
 
 /// All groups of the process.
@@ -43,7 +42,7 @@ Groups &groups()
     static auto *const all = [] {
         auto *const made = new Groups;
 #ifdef Q_OS_UNIX
-        // Otherwise the mutex of a child process could be locked for ever, by a thread that it does not have.
+        // fork() copies the mutex. If another thread had locked it at that moment, nobody would unlock the copy.
         ::pthread_atfork([] { groups().mutex.lock(); }, [] { groups().mutex.unlock(); },
                          [] { groups().mutex.unlock(); });
 #endif
@@ -62,8 +61,8 @@ bool isHexadecimal(QChar c)
     return isDigit(c) || (c >= u'a' && c <= u'f') || (c >= u'A' && c <= u'F');
 }
 
-/// \a name up to what differs between locks of one kind, see LockMetrics.
-QString withoutNumbers(const QString &name)
+/// \a name up to its first number, see LockMetrics.
+QString untilNumber(const QString &name)
 {
     const auto isOfWord = [](QChar c) { return c.isLetterOrNumber(); };
     for (auto begin = name.begin(); begin != name.end();) {
@@ -77,7 +76,8 @@ QString withoutNumbers(const QString &name)
     return name;
 }
 
-/// A name may have what is no character, see Detail::nameText(). Two groups must not have the same UTF-8.
+/// \a text as the name of a group. It may have halves of surrogate pairs, see Detail::nameText(). UTF-8 has none, so
+/// they are replaced: no two groups may look the same in UTF-8.
 QString asGroup(const QString &text)
 {
     const bool isInCharacter = text.size() > LongestName && text.at(LongestName).isLowSurrogate();
@@ -96,13 +96,13 @@ LockGroup *LockGroup::of(const QString &name, const QString &label)
     }
     QString group = grouping ? grouping(name, label) : QString();
     if (group.isEmpty())
-        group = label.isEmpty() ? withoutNumbers(name) : label;
+        group = label.isEmpty() ? untilNumber(name) : label;
     group = asGroup(group);
 
     const std::lock_guard locker(all.mutex);
     if (LockGroup *const known = all.byName.value(group))
         return known;
-    if (all.byName.size() == MostGroups || group == all.other.name())
+    if (all.byName.size() == LockMetrics::MaximumGroups || group == all.other.name())
         return &all.other;
     return *all.byName.insert(group, new LockGroup(group));
 }
@@ -231,7 +231,7 @@ QList<LockStatistics> snapshot()
 
 QString groupOf(const QString &name)
 {
-    return asGroup(withoutNumbers(name));
+    return asGroup(untilNumber(name));
 }
 
 void setGrouping(Grouping grouping)

@@ -76,4 +76,10 @@ void LockMeter::countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMach
     count(outcomes, machine);
 }
 
+void LockMeter::countRefusal(const QString &name, const QString &label, DistributedLock::Error error)
+{
+    if (!m_isOneOfSeveral)
+        LockGroup::of(name, label)->failed(error);
+}
+
 } // namespace QDistLock

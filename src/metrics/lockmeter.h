@@ -25,6 +25,8 @@ public:
     void count(const QList<LeaseMachine::Outcome> &outcomes, const LeaseMachine &machine);
     /// The same, for a lock that is being destroyed, which ends what it holds and waits for.
     void countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMachine &machine);
+    /// An acquire of the lock \a name with \a label was refused before the machine knew of it.
+    void countRefusal(const QString &name, const QString &label, DistributedLock::Error error);
     /// The lock is part of a MultiLock, which counts the failed acquires of the application. An acquire of this lock
     /// alone that fails is none of these, and is not counted.
     void setIsOneOfSeveral() { m_isOneOfSeveral = true; }

@@ -6,14 +6,13 @@
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 #include <QtCore/qprocess.h>
-
-#include <optional>
+#include <QtTest/qtest.h>
 
 namespace Support {
 
-/// The samples of \a text as the reference parser reads them, see readopenmetrics.py; empty, with a message on standard
-/// error, if it does not. nullopt: there is no parser.
-inline std::optional<QJsonObject> readOpenMetrics(const QByteArray &text, const QStringList &arguments = {})
+/// The samples of \a text as the reference parser reads them, see readopenmetrics.py. If it does not, or is not
+/// installed, the test fails, and the result is empty.
+inline QJsonObject readOpenMetrics(const QByteArray &text, const QStringList &arguments = {})
 {
     // A package of the distribution is for the interpreter of the distribution.
     for (const auto *const interpreter : {"/usr/bin/python3", "python3"}) {
@@ -25,16 +24,16 @@ inline std::optional<QJsonObject> readOpenMetrics(const QByteArray &text, const 
             continue;
         parser.write(text);
         parser.closeWriteChannel();
-        if (!parser.waitForFinished(60'000))
-            return QJsonObject();
-        if (parser.exitCode() != 77)
-            return QJsonDocument::fromJson(parser.readAllStandardOutput()).object();
+        const bool hasEnded = parser.waitForFinished(60'000);
+        if (hasEnded && parser.exitCode() == 77)
+            continue;
+        if (!hasEnded || parser.exitCode() != 0)
+            QTest::qFail("The text is not OpenMetrics; the parser says why", __FILE__, __LINE__);
+        return QJsonDocument::fromJson(parser.readAllStandardOutput()).object();
     }
-    return std::nullopt;
+    QTest::qFail("python3-prometheus-client, which reads OpenMetrics, is not installed; tools/packages installs it",
+                 __FILE__, __LINE__);
+    return {};
 }
-
-#define SKIP_WITHOUT_OPENMETRICS(samples) \
-  if (!samples) \
-  QSKIP("There is no foreign program that reads OpenMetrics; tools/packages installs one, python3-prometheus-client.")
 
 } // namespace Support

@@ -28,8 +28,9 @@ public:
     /// Whether Java and ZooKeeper are installed.
     static bool isInstalled();
     /// Why a test is skipped otherwise.
-    static constexpr char NotInstalled[] = "This test starts a ZooKeeper server, but Java or ZooKeeper is not "
-                                           "installed. On Debian: apt install zookeeper default-jre-headless";
+    static constexpr char NotInstalled[] =
+            "This test starts a ZooKeeper server, and Java or ZooKeeper is not installed "
+            "on this machine. tools/test installs both on Debian, and runs this test.";
 
     /// Starts all servers that do not run, and waits until each serves clients.
     bool start();

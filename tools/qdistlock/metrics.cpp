@@ -23,12 +23,11 @@ using namespace std::chrono_literals;
 using QDistLock::LockInfo;
 using QDistLock::Detail::OpenMetricsWriter;
 
+namespace LockMetrics = QDistLock::LockMetrics;
+
 namespace Cli {
 
 namespace {
-
-/// A reader of the numbers keeps each group for ever.
-constexpr qsizetype MostGroups = 256;
 
 /// The locks of one group that are held.
 struct Group
@@ -55,19 +54,20 @@ struct Group
     }
 };
 
+/// Those in which most locks are held, and one for the rest: Prometheus keeps every group that it has ever seen.
 QMap<QString, Group> groupsOf(const QList<LockInfo> &locks)
 {
     QMap<QString, Group> groups;
     for (const LockInfo &lock : locks)
-        groups[QDistLock::LockMetrics::groupOf(lock.name)].add(lock);
-    if (groups.size() <= MostGroups)
+        groups[LockMetrics::groupOf(lock.name)].add(lock);
+    if (groups.size() <= LockMetrics::MaximumGroups)
         return groups;
     QList<QString> names = groups.keys();
     std::stable_sort(names.begin(), names.end(), [&groups](const QString &a, const QString &b) {
         return groups.value(a).held > groups.value(b).held;
     });
     Group others;
-    for (const QString &name : names.sliced(MostGroups))
+    for (const QString &name : names.sliced(LockMetrics::MaximumGroups))
         others.add(groups.take(name));
     groups[u"other"_s].add(others);
     return groups;

@@ -46,8 +46,8 @@ struct Replies
 /// For a function with waiters that overtake the queue, in a class with m_kind.
 #define SKIP_WITHOUT_BARGING() \
   if (m_kind == ZooKeeper) \
-  QSKIP("This test lets a client overtake those that wait (fair=false). ZooKeeper has no such thing: who is next is the " \
-        "lowest number, which the ensemble has given to the node of a client. The other rows run this test.")
+  QSKIP("The rows of Redis, of the cluster and of memory: run this test. A client overtakes waiters in it (fair=false), " \
+        "which ZooKeeper does not let anybody do: it numbers the clients in the order in which they come.")
 
 /// The base of tests of engines: makes engines, and waits until their operations have ended. Leases do not expire
 /// during a test: the servers' clocks are slow, and the clock of the memory engine advances only when the test says so.

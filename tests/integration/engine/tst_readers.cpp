@@ -26,8 +26,8 @@ using std::chrono::milliseconds;
 /// For a function in which the lease of one holder or waiter ends on the server.
 #define SKIP_WITHOUT_LEASES() \
   if (m_kind == ZooKeeper) \
-  QSKIP("This test lets a lease end on the server. ZooKeeper has no leases: a client keeps its nodes until its session " \
-        "ends. tst_zookeeperreaders deadReader() tests that. The other rows run this test.")
+  QSKIP("The other rows run this test. A lease ends on the server in it, and ZooKeeper has no leases: a dead client " \
+        "loses its locks when its session ends, which tst_zookeeperreaders tests in deadReader().")
 
 class tst_Readers : public QObject, private EngineFixture
 {
@@ -248,8 +248,9 @@ void tst_Readers::readerIsServedInItsTurn()
 void tst_Readers::manyReaders()
 {
     if (m_kind == ZooKeeper)
-        QSKIP("This test is about a Redis script that lets in at most 64 waiters each time it runs. ZooKeeper runs no "
-              "scripts; there, tst_zookeeperreaders manyEnterTogether() tests many readers. The other rows run this test.");
+        QSKIP("The other rows run this test. A script of Redis lets in at most 64 readers each time it runs, and the test "
+              "shows that the rest follow. ZooKeeper has no such limit; tst_zookeeperreaders tests many readers there, in "
+              "manyEnterTogether().");
     // More than one call of a script serves: the next ones are served when the first of them polls.
     const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray holder = newToken(*engine);
@@ -431,10 +432,10 @@ void tst_Readers::deadWaitersAreSkipped()
 
 void tst_Readers::manyDeadWaiters()
 {
-    SKIP_WITHOUT_LEASES();
-    if (m_kind == Memory)
-        QSKIP("This test puts dead waiters into the queue by a command to the server. memory: has no server, and a waiter "
-              "there is dead only if its engine was destroyed, which deadWaitersAreSkipped() tests.");
+    if (m_kind == Memory || m_kind == ZooKeeper)
+        QSKIP("The rows of Redis and of the cluster run this test. It writes dead waiters into the queue with a Redis "
+              "command. With memory: a waiter is dead if its engine was destroyed, which deadWaitersAreSkipped() tests; "
+              "with ZooKeeper if its session has ended, which tst_zookeeperreaders tests in deadReader().");
     const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray writer = newToken(*engine);
     acquire(*engine, m_id, writer);
