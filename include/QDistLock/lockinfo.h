@@ -54,6 +54,19 @@ struct LockInfo
     DistributedLock::Error error = DistributedLock::NoError;
     /// Names lock, server (without secrets), what happened and what to do; empty if there is no error.
     QString errorString;
+
+    /// Several hold it together with permits, or may.
+    QDISTLOCK_EXPORT bool isHeldWithPermits() const;
+    /// \c holders may not be all of them.
+    QDISTLOCK_EXPORT bool hasMoreHolders() const;
+    /// False if the holder is known to have no connection, or all that hold it together; the lock then ends with its
+    /// lease. True for holders of other libraries, of which nobody knows.
+    QDISTLOCK_EXPORT bool isHolderConnected() const;
+    /// Who holds it, for people: "nightly on db7, pid 812", "client 1f… (not connected)", "another library"; "nobody".
+    /// If several hold it, the one whose lease ends first: "3 readers, among them nightly on db7, pid 812", "the reader
+    /// nightly on db7, pid 812", "the holders of 4 of 5 permits, among them nightly on db7, pid 812", "the holder of 2
+    /// of 5 permits, nightly on db7, pid 812".
+    QDISTLOCK_EXPORT QString holderText() const;
 };
 
 /*!

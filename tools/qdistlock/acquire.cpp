@@ -83,7 +83,7 @@ QString existingTokenFile(Session *session, const TokenFile &file)
                 belongs);
     }
     const bool isSame = info->held && !info->foreign && info->fencingToken == file.fencingToken;
-    const bool arePermits = areOfPermits(*info); // of which the last one was given out with that fencing token
+    const bool arePermits = info->isHeldWithPermits(); // of which the last one was given out with that fencing token
     if (arePermits || (isSame && info->readerCount > 0)) { // which share it
         return u"%1, which %2 hold, perhaps still with it. Give another --token-file, one for each acquire, or release that lock first"_s
                 .arg(belongs, arePermits ? u"holders of permits"_s : u"readers"_s);
@@ -284,9 +284,9 @@ bool ForcedRelease::ask()
 {
     StatusLine::clear();
     const QString who = m_shown.queueLength == 0
-            ? holderText(m_shown)
-            : u"%1 (and %2 waiting)"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
-    const bool areSeveral = m_shown.holders.size() > 1 || mayHaveMoreHolders(m_shown);
+            ? m_shown.holderText()
+            : u"%1 (and %2 waiting)"_s.arg(m_shown.holderText()).arg(m_shown.queueLength);
+    const bool areSeveral = m_shown.holders.size() > 1 || m_shown.hasMoreHolders();
     printNote(
             u"lock %1 is held by %2. If it is taken away, two may work at the same time until %3 noticed. Take the lock away? [y/N]"_s
                     .arg(quoted(m_name), who,
@@ -331,7 +331,7 @@ int ForcedRelease::run()
         return m_session->exitCode();
     switch (*outcome) {
     case LockRegistry::Done:
-        printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), holderText(m_shown)));
+        printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), m_shown.holderText()));
         return printOutcome(m_name, u"takenAway"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
         return notHeld();

@@ -35,7 +35,7 @@ bool isWanted(const Invocation &invocation, const LockInfo &lock)
     const bool held = invocation.has(Option::Held);
     const bool stale = invocation.has(Option::Stale);
     const bool foreign = invocation.has(Option::Foreign);
-    return (!held && !stale && !foreign) || (held && !lock.foreign && isHolderConnected(lock))
+    return (!held && !stale && !foreign) || (held && !lock.foreign && lock.isHolderConnected())
             || (stale && isStale(lock)) || (foreign && lock.foreign);
 }
 
@@ -63,7 +63,7 @@ bool printTable(const QList<LockInfo> &locks, bool isWide)
                 !isWide);
     for (const LockInfo &lock : locks) {
         table.addRow({{lock.name, Style::Bold},
-                      {holderText(lock), isStale(lock) ? Style::Yellow : Style::Plain},
+                      {lock.holderText(), isStale(lock) ? Style::Yellow : Style::Plain},
                       {remainingText(lock)},
                       {QString::number(lock.queueLength), lock.queueLength > 0 ? Style::Plain : Style::Dim},
                       {lock.foreign ? QString() : QString::number(lock.fencingToken), Style::Dim}});
@@ -85,11 +85,11 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     const auto addRow = [&lines](const QString &title, const QString &text) {
         lines += u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text));
     };
-    const bool hasMore = mayHaveMoreHolders(lock);
+    const bool hasMore = lock.hasMoreHolders();
     const QString holder = lock.readerCount > 0 ? counted(lock.readerCount, u"readers"_s)
-            : areOfPermits(lock)
+            : lock.isHeldWithPermits()
             ? (hasMore ? u"holders of permits"_s : counted(lock.holders.size(), u"holders"_s) + u" of permits"_s)
-            : holderText(lock);
+            : lock.holderText();
     addRow(u"holder"_s, holder);
     for (const LockClient &client : lock.holders)
         lines += u"    "_s + printable(client.toString()) + (client.connected ? QString() : u", not connected"_s);
@@ -99,7 +99,7 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     if (lock.permits > 0)
         addRow(u"permits"_s, u"%1, %2 taken"_s.arg(lock.permits).arg(lock.permitsTaken));
     // The server does not know whether the command has ended or its program was killed.
-    if (lock.held && !isHolderConnected(lock))
+    if (lock.held && !lock.isHolderConnected())
         addRow({},
                u"acquired by a command that has ended (qdistlock acquire), kept by minHold, or its program is dead"_s);
     else if (lock.held && !lock.foreign && lock.holders.isEmpty() && !holder.contains(lock.holder.id))

@@ -41,11 +41,11 @@ constexpr milliseconds AnswerTime = 500ms;
 /// With the end of its lease, unless the holder is there and renews it: that time says nothing then.
 QString holderWithEnd(const LockInfo &info)
 {
-    const bool isRenewed = isHolderConnected(info) && !info.foreign;
+    const bool isRenewed = info.isHolderConnected() && !info.foreign;
     const QString end = info.remaining < 0ms ? u", and never expires"_s
             : info.holders.size() > 1        ? u", %1 left of the longest lease"_s.arg(remainingText(info))
                                              : u", %1 left of its lease"_s.arg(remainingText(info));
-    return isRenewed && info.remaining >= 0ms ? holderText(info) : holderText(info) + end;
+    return isRenewed && info.remaining >= 0ms ? info.holderText() : info.holderText() + end;
 }
 
 } // namespace
@@ -308,7 +308,7 @@ void LockSet::reportConflict()
     if (info.readerCount > 0 && info.queueLength > 0 && options.mode == LockOptions::Shared)
         holder += u", while a writer waits"_s;
     const bool areEnough = info.permits - info.permitsTaken >= options.take;
-    if (areOfPermits(info) && options.permits != 0 && areEnough && info.queueLength > 0)
+    if (info.isHeldWithPermits() && options.permits != 0 && areEnough && info.queueLength > 0)
         holder += u", while another one waits"_s;
     const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
     if (mayWait()) {

@@ -6,8 +6,6 @@
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qjsonvalue.h>
 
-#include <algorithm>
-
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
@@ -19,9 +17,6 @@ using std::chrono::milliseconds;
 namespace Cli {
 
 namespace {
-
-/// How many LockInfo::holders has at most.
-constexpr int MostHolders = 32;
 
 QJsonObject jsonOf(const LockClient &client)
 {
@@ -35,41 +30,7 @@ QJsonObject jsonOf(const LockClient &client)
     };
 }
 
-/// "2 of 5 permits"; "2 permits" if the server has forgotten how many there are.
-QString permitsText(const LockInfo &info)
-{
-    return info.permits > 0 ? u"%1 of %2"_s.arg(info.permitsTaken).arg(counted(info.permits, u"permits"_s))
-                            : counted(info.permitsTaken, u"permits"_s);
-}
-
 } // namespace
-
-QString holderText(const LockInfo &info)
-{
-    if (!info.held)
-        return u"nobody"_s;
-    QString text = info.holder.toString() + (info.holder.connected ? QString() : u" (not connected)"_s);
-    if (info.readerCount == 1)
-        text.prepend(u"the reader "_s);
-    else if (info.readerCount > 1)
-        text.prepend(u"%1 readers, among them "_s.arg(info.readerCount));
-    else if (areOfPermits(info) && info.holders.size() == 1 && !mayHaveMoreHolders(info))
-        text.prepend(u"the holder of %1, "_s.arg(permitsText(info)));
-    else if (areOfPermits(info))
-        text.prepend(u"the holders of %1, among them "_s.arg(permitsText(info)));
-    return text;
-}
-
-bool areOfPermits(const LockInfo &info)
-{
-    return info.readerCount == 0 && !info.holders.isEmpty();
-}
-
-bool mayHaveMoreHolders(const LockInfo &info)
-{
-    // The library names the holders of the first permits, and one may have several.
-    return std::max(info.readerCount, info.permitsTaken) > MostHolders && info.holders.size() != info.readerCount;
-}
 
 QString roughText(milliseconds time)
 {
@@ -103,16 +64,9 @@ QString remainingText(const LockInfo &info)
     return info.remaining < 0ms ? u"no end"_s : roughText(info.remaining);
 }
 
-bool isHolderConnected(const LockInfo &info)
-{
-    return info.foreign || info.holder.connected
-            || std::any_of(info.holders.cbegin(), info.holders.cend(),
-                           [](const LockClient &holder) { return holder.connected; });
-}
-
 bool isStale(const LockInfo &info)
 {
-    return info.held && (info.remaining < 0ms || !isHolderConnected(info));
+    return info.held && (info.remaining < 0ms || !info.isHolderConnected());
 }
 
 QJsonObject toJson(const LockInfo &info)

@@ -42,7 +42,7 @@ struct Group
     {
         ++held;
         waiting += quint64(lock.queueLength);
-        disconnected += isHolderConnected(lock) ? 0 : 1;
+        disconnected += lock.isHolderConnected() ? 0 : 1;
         withoutTtl += lock.remaining < 0ms ? 1 : 0;
         foreign += lock.foreign ? 1 : 0;
     }

@@ -81,7 +81,7 @@ void WaitProgress::askForHolder()
         return;
     m_session->registry()->inspect(m_askedFor).then(this, [this](const LockInfo &info) {
         if (info.name == m_askedFor)
-            m_holder = info.error == DistributedLock::NoError && info.held ? holderText(info) : QString();
+            m_holder = info.error == DistributedLock::NoError && info.held ? info.holderText() : QString();
     });
 }
 

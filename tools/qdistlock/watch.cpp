@@ -104,21 +104,21 @@ bool areOtherHolders(const LockInfo &before, const LockInfo &now)
 {
     return before.readerCount != now.readerCount || before.permitsTaken != now.permitsTaken
             || before.permits != now.permits || before.fencingToken != now.fencingToken
-            || (!mayHaveMoreHolders(now) && holdersOf(before) != holdersOf(now));
+            || (!now.hasMoreHolders() && holdersOf(before) != holdersOf(now));
 }
 
 /// Whether \a now is held by somebody else, or by others of another kind.
 bool isPassedOn(const LockInfo &before, const LockInfo &now)
 {
     const bool areOthers = now.holders.isEmpty() && before.holder.id != now.holder.id;
-    if (areOthers || before.foreign != now.foreign || areOfPermits(before) != areOfPermits(now))
+    if (areOthers || before.foreign != now.foreign || before.isHeldWithPermits() != now.isHeldWithPermits())
         return true;
-    return !areOfPermits(now) && before.fencingToken != now.fencingToken;
+    return !now.isHeldWithPermits() && before.fencingToken != now.fencingToken;
 }
 
 QString heldText(const LockInfo &lock)
 {
-    QString text = u"held by "_s + holderText(lock);
+    QString text = u"held by "_s + lock.holderText();
     if (!lock.foreign)
         text += u", fence %1"_s.arg(lock.fencingToken);
     return lock.queueLength > 0 ? text + u", %1 waiting"_s.arg(lock.queueLength) : text;
@@ -162,11 +162,11 @@ bool Changes::update(const QList<LockInfo> &list)
             printed = printChange(u"passed"_s, lock, u"now "_s + heldText(lock));
         else if (areOtherHolders(*former, lock))
             printed = printChange(u"changed"_s, lock, u"now "_s + heldText(lock));
-        else if (isHolderConnected(*former) != isHolderConnected(lock))
+        else if (former->isHolderConnected() != lock.isHolderConnected())
             printed = printChange(u"changed"_s, lock,
-                                  isHolderConnected(lock) ? u"its holder is connected again"_s
-                                                          : u"its holder is not connected any more, %1 left"_s.arg(
-                                                                  remainingText(lock)));
+                                  lock.isHolderConnected() ? u"its holder is connected again"_s
+                                                           : u"its holder is not connected any more, %1 left"_s.arg(
+                                                                   remainingText(lock)));
         else if (former->queueLength != lock.queueLength)
             printed = printChange(u"changed"_s, lock, u"%1 waiting"_s.arg(lock.queueLength));
         if (!printed)

@@ -394,7 +394,7 @@ void Doctor::checkLocks()
             endless += lock.name;
         if (lock.foreign)
             foreign += lock.name;
-        else if (!isHolderConnected(lock))
+        else if (!lock.isHolderConnected())
             disconnected += lock.name;
     }
     add(Level::Ok, "locks", u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(m_session->keyPrefix()));
