@@ -3,6 +3,9 @@
 
 #include "engine/lockengine.h"
 
+#include <QDistLock/impl/namebytes.h>
+
+#include <memory>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -30,6 +33,50 @@ void LockEngine::convert(const Acquire &, const QByteArray &, Completion complet
                     .arg(SharingServers));
     QMetaObject::invokeMethod(
             this, [completion = std::move(completion), reply] { completion(reply); }, Qt::QueuedConnection);
+}
+
+void LockEngine::scan(const QString &prefix, const QString &pattern, const QByteArray &,
+                      std::function<void(const ScanStep &)> completion)
+{
+    list(prefix, pattern,
+         [prefix, completion = std::move(completion)](const EngineError &error, const QList<LockInfo> &found) {
+             ScanStep step{error};
+             for (const LockInfo &info : found) {
+                 QString ignored; // the engine has accepted the name
+                 if (const auto lock = LockId::make(prefix, info.name, &ignored))
+                     step.locks.append(*lock);
+             }
+             completion(step);
+         });
+}
+
+void LockEngine::inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion)
+{
+    struct Gathering
+    {
+        Inspection inspection;
+        qsizetype left;
+    };
+    const auto gathering = std::make_shared<Gathering>(Gathering{{QList<LockInfo>(locks.size()), {}}, locks.size()});
+    for (qsizetype i = 0; i < locks.size(); ++i) {
+        const LockId lock = locks.at(i);
+        inspect(lock, [gathering, i, lock, completion](const EngineError &error, const LockInfo &info) {
+            LockInfo &result = gathering->inspection.locks[i];
+            result = error ? unread(lock, error) : info;
+            result.name = Detail::nameText(lock.name());
+            if (--gathering->left == 0)
+                completion(gathering->inspection);
+        });
+    }
+}
+
+LockInfo LockEngine::unread(const LockId &lock, const EngineError &error)
+{
+    LockInfo info;
+    info.name = Detail::nameText(lock.name());
+    info.error = error.code;
+    info.errorString = error.text;
+    return info;
 }
 
 void LockEngine::setPermits(const LockId &, int permits,

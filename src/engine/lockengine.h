@@ -218,6 +218,36 @@ public:
     /// The locks that are held and whose names, without \a prefix, match the glob \a pattern.
     virtual void list(const QString &prefix, const QString &pattern,
                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion) = 0;
+
+    // For who watches all locks, at little cost to the server and for long.
+
+    /// One step of a scan, which finds the locks that are held: each of them once or more, if it is held all the time.
+    struct ScanStep
+    {
+        EngineError error = {};   ///< some locks may not be found; perhaps of one server, and the next step has others
+        QList<LockId> locks = {}; ///< may be held
+        QByteArray next = {};     ///< where the next step begins; empty after the last one
+    };
+    /// The next step of a scan as in list(). \a from: `next` of the step before; empty for the first.
+    virtual void scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+                      std::function<void(const ScanStep &)> completion);
+    /// What inspectAll() has read.
+    struct Inspection
+    {
+        QList<LockInfo> locks; ///< in the order in which they were asked for, each with its own error
+        EngineError clients;   ///< why it is not known which processes hold them
+    };
+    /// For inspectAll(): \a lock could not be read.
+    static LockInfo unread(const LockId &lock, const EngineError &error);
+    /// As many locks at most for one inspectAll(), which keeps a Redis server busy for 0.2 ms then.
+    static constexpr qsizetype MostInspected = 32;
+    /// Like inspect() for each of \a locks, which are one or more; but which process holds a lock, and whether it is
+    /// connected, may be as old as some seconds. The names are set.
+    virtual void inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion);
+    /// Whether scan() and inspectAll() keep a server busy for less than a millisecond, however many locks and keys
+    /// there are.
+    virtual bool hasShortSteps() const { return false; }
+
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     virtual void waiters(const LockId &lock, int atMost,
                          std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) = 0;

@@ -347,6 +347,7 @@ void LockRegistryPrivate::route(quint64 sequence, LockDriver *lock)
 LockEngine::Need LockRegistryPrivate::need(const LockEngine::LockFilter &filter) const
 {
     LockEngine::Need need;
+    need.connection = watches > 0;
     for (const LockDriver *lock : m_locks) {
         if (lock->machine.phase() == LeaseMachine::Unlocked || (filter && !filter(lock->presentLockId())))
             continue;

@@ -105,6 +105,8 @@ public:
     /// See Semaphore::available(). If the server has no number for it, \a permits counts.
     QFuture<LockReply<int>> available(const LockAddress &semaphore, int permits);
 
+    int watches = 0; ///< they need the connection all the time
+
     LockOptions defaults;
     QString keyPrefix = LockId::defaultPrefix();
     std::chrono::milliseconds idleEviction = std::chrono::seconds(60);

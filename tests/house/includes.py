@@ -24,6 +24,7 @@ ALLOWED = {
     "core": ["engine", "base"],
     "metrics": ["core", "engine", "base"],
     "lock": ["metrics", "core", "engine", "base"],
+    "monitor": ["lock", "engine", "base"],
     "background": ["lock", "core", "engine", "base"],
     "annotations": ["background", "lock", "core", "engine", "base"],
 }

@@ -6,6 +6,7 @@
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockMetrics>
+#include <QDistLock/LockMonitorModel>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
 #include <QDistLock/ReadWriteLock>
@@ -221,6 +222,15 @@ void requests(QObject *window)
             qInfo().noquote() << lock.name << "is held by" << lock.holder.toString();
     });
     //! [requests]
+}
+
+void monitor(QObject *parent)
+{
+    //! [monitor]
+    auto *registry = new LockRegistry(QUrl(u"redis://db1"_s), parent);
+    auto *model = new LockMonitorModel(registry, parent); // for QTableView::setModel()
+    QObject::connect(model, &LockMonitorModel::problemsChanged, parent, [model] { qWarning() << model->problems(); });
+    //! [monitor]
 }
 
 void metrics()

@@ -40,6 +40,7 @@ public:
     void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    bool hasShortSteps() const override { return true; }
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
     void waiters(const LockId &lock, int atMost,

@@ -695,4 +695,58 @@ void ClusterEngine::list(const QString &prefix, const QString &pattern,
     m_listing.begin(prefix, pattern, std::move(completion));
 }
 
+void ClusterEngine::scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+                         std::function<void(const ScanStep &)> completion)
+{
+    if (m_watch.map().masters().isEmpty()) {
+        QMetaObject::invokeMethod(
+                this, [completion, error = notServed(0)] { completion({error}); }, Qt::QueuedConnection);
+        return;
+    }
+    m_listing.scan(prefix, pattern, from, std::move(completion));
+}
+
+void ClusterEngine::inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion)
+{
+    struct Gathering
+    {
+        Inspection inspection;
+        qsizetype left;
+    };
+    const auto gathering = std::make_shared<Gathering>(Gathering{{QList<LockInfo>(locks.size()), {}}, locks.size()});
+    const auto gather = [gathering, completion](const QList<qsizetype> &places, const Inspection &part) {
+        for (qsizetype i = 0; i < places.size(); ++i)
+            gathering->inspection.locks[places.at(i)] = part.locks.at(i);
+        if (part.clients)
+            gathering->inspection.clients = part.clients;
+        gathering->left -= places.size();
+        if (gathering->left == 0)
+            completion(gathering->inspection);
+    };
+    std::map<QtRedis::Endpoint, QList<qsizetype>> parts; // their places in `locks`
+    for (qsizetype i = 0; i < locks.size(); ++i) {
+        const int slot = slotOf(locks.at(i));
+        if (const auto owner = m_watch.map().ownerOf(slot)) {
+            parts[*owner].append(i);
+        } else {
+            const LockInfo unreadLock = unread(locks.at(i), notServed(slot));
+            QMetaObject::invokeMethod(
+                    this,
+                    [gather, i, unreadLock] {
+                        gather({i}, {{unreadLock}, {}});
+                    },
+                    Qt::QueuedConnection);
+        }
+    }
+    for (const auto &[master, places] : parts) {
+        QList<LockId> part;
+        for (const qsizetype place : places)
+            part.append(locks.at(place));
+        ClusterNode *const node = nodeAt(master);
+        node->whenConnected([node, part, gather, places = places] {
+            node->lane().inspectAll(part, [gather, places](const Inspection &read) { gather(places, read); });
+        });
+    }
+}
+
 } // namespace QDistLock

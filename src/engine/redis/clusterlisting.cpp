@@ -67,18 +67,56 @@ void ClusterListing::askOthers(const std::shared_ptr<List> &list)
         EngineError error = list->asked.value(*failed);
         error.text = u"there is no list of locks, because those of one master would lack: %1"_s.arg(error.text);
         list->completion(error, {});
-    } else if (const int served = m_watch->map().servedSlots(); served < QtRedis::SlotMap::SlotCount) {
-        list->completion(
-                EngineError::passing(
-                        DistributedLock::ServerError,
-                        u"%1: there is no list of locks, because no node serves those of some slots (%2 of %3 slots are served); look at CLUSTER INFO"_s
-                                .arg(m_cluster.toDisplayString())
-                                .arg(served)
-                                .arg(QtRedis::SlotMap::SlotCount)),
-                {});
+    } else if (EngineError error = unservedSlots()) {
+        error.text = u"there is no list of locks, because some could not be found: %1"_s.arg(error.text);
+        list->completion(error, {});
     } else {
         list->completion({}, list->locks.values());
     }
+}
+
+EngineError ClusterListing::unservedSlots() const
+{
+    const int served = m_watch->map().servedSlots();
+    if (served == QtRedis::SlotMap::SlotCount)
+        return {};
+    return EngineError::passing(
+            DistributedLock::ServerError,
+            u"%1: no node serves the locks of some slots (%2 of %3 slots are served); look at CLUSTER INFO"_s
+                    .arg(m_cluster.toDisplayString())
+                    .arg(served)
+                    .arg(QtRedis::SlotMap::SlotCount));
+}
+
+void ClusterListing::scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+                          std::function<void(const LockEngine::ScanStep &)> completion)
+{
+    QList<QtRedis::Endpoint> masters = m_watch->map().masters();
+    if (from.isEmpty()) {
+        m_watch->refresh(); // no MOVED shows a master that SCAN should be sent to
+        for (const QtRedis::Endpoint &master : std::as_const(masters))
+            m_nodeAt(master)->whenConnected([] {}); // one that cannot be reached must not be the only one that is known
+    }
+    // A step begins at "host:port cursor". If that master serves no slots any more, at the one after it.
+    const auto nameOf = [](const QtRedis::Endpoint &master) { return master.toString().toUtf8(); };
+    std::sort(masters.begin(), masters.end(), [&](const auto &a, const auto &b) { return nameOf(a) < nameOf(b); });
+    const QByteArray name = from.first(std::max<qsizetype>(from.indexOf(' '), 0));
+    const auto master = std::find_if(masters.begin(), masters.end(), [&](const auto &m) { return nameOf(m) >= name; });
+    if (master == masters.end()) {
+        QMetaObject::invokeMethod(
+                m_watch, [completion, error = unservedSlots()] { completion({error}); }, Qt::QueuedConnection);
+        return;
+    }
+    const QByteArray cursor = nameOf(*master) == name ? from.sliced(name.size() + 1) : "0"_ba;
+    // The empty cursor of the next master; after the last one the map may have another.
+    const QByteArray after = nameOf(*master) + "\x01 ";
+    ClusterNode *const node = m_nodeAt(*master);
+    node->whenConnected([=, name = nameOf(*master)] {
+        node->lane().scan(prefix, pattern, cursor,
+                          [=](const EngineError &error, const QList<LockId> &locks, const QByteArray &next) {
+                              completion({error, locks, error || next == "0" ? after : name + ' ' + next});
+                          });
+    });
 }
 
 } // namespace QDistLock

@@ -25,11 +25,17 @@ public:
 
     /// At least one master is known.
     void begin(const QString &prefix, const QString &pattern, LockListing::Completion completion);
+    /// As LockEngine::scan(). At least one master is known. One that cannot be asked is an error of one step, and the
+    /// next step asks the next master.
+    void scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+              std::function<void(const LockEngine::ScanStep &)> completion);
     /// A list has not ended.
     bool isActive() const { return m_active > 0; }
 
 private:
     struct List;
+    /// None if all slots are served.
+    EngineError unservedSlots() const;
     /// Asks the masters that were not asked yet, and ends the list if there are none.
     void askOthers(const std::shared_ptr<List> &list);
 

@@ -12,9 +12,6 @@
 
 #include <QDistLock/impl/namebytes.h>
 
-#include <QtCore/qhash.h>
-#include <QtCore/qset.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -34,6 +31,10 @@ constexpr int FewWaiters = 16;
 constexpr std::chrono::microseconds PauseUnit = 150us;
 /// A line has about 350 bytes, of at most 16 MiB that a reply may have. A longer reply would end the connection.
 constexpr qint64 MostConnections = 10'000;
+/// The same for a list that is made again and again: the server needs 3 ms for it.
+constexpr qint64 MostConnectionsOften = 2'000;
+/// How long a list of connections counts.
+constexpr milliseconds RecentLife = 4s;
 /// After a refusal: each attempt adds to the server's ACL LOG.
 constexpr milliseconds RefusalPause = 1min;
 
@@ -49,6 +50,31 @@ QByteArray valueOf(QByteArrayView line, QByteArrayView key)
 }
 
 } // namespace
+
+void ClientList::add(const QByteArray &list)
+{
+    const QList<QByteArray> lines = list.split('\n');
+    for (const QByteArray &line : lines) {
+        const QByteArray name = valueOf(line, " name=");
+        if (name.isEmpty())
+            m_nameless.insert(valueOf(line, "id="));
+        else if (const auto client = ClientName::parse(name))
+            m_identities.insert(client->client, client->identity);
+    }
+}
+
+void ClientList::identify(FoundClient *client) const
+{
+    if (!client->isSought())
+        return;
+    const auto identity = m_identities.constFind(client->id);
+    if (identity != m_identities.cend()) {
+        client->identity = *identity;
+        client->isIdentified = true;
+    } else if (!client->connection.isEmpty() && m_nameless.contains(client->connection)) {
+        client->isIdentified = true; // its user may not name the connection
+    }
+}
 
 FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &holder, milliseconds remaining)
 {
@@ -105,27 +131,10 @@ struct HolderLookup::Search
     /// \a list: the reply to CLIENT LIST.
     void identifyBy(const QByteArray &list)
     {
-        QHash<QByteArray, Identity> identities; // by client id
-        QSet<QByteArray> nameless;              // numbers
-        const QList<QByteArray> lines = list.split('\n');
-        for (const QByteArray &line : lines) {
-            const QByteArray name = valueOf(line, " name=");
-            if (name.isEmpty())
-                nameless.insert(valueOf(line, "id="));
-            else if (const auto client = ClientName::parse(name))
-                identities.insert(client->client, client->identity);
-        }
-        for (FoundClient &client : clients) {
-            if (!client.isSought())
-                continue;
-            const auto identity = identities.constFind(client.id);
-            if (identity != identities.cend()) {
-                client.identity = *identity;
-                client.isIdentified = true;
-            } else if (!client.connection.isEmpty() && nameless.contains(client.connection)) {
-                client.isIdentified = true; // its user may not name the connection
-            }
-        }
+        ClientList listed;
+        listed.add(list);
+        for (FoundClient &client : clients)
+            listed.identify(&client);
     }
 
     void finish() { completion(clients); }
@@ -134,6 +143,111 @@ struct HolderLookup::Search
 void HolderLookup::identify(const QList<FoundClient> &clients, Completion completion)
 {
     begin(std::make_shared<Search>(Search{clients, false, true, std::move(completion)}));
+}
+
+struct HolderLookup::Recent
+{
+    ClientList clients;
+    bool isWhole = false; ///< a client that is not in it had no connection
+    bool isTooLong = false;
+    bool isListed = false;
+    Deadline until;
+};
+
+void HolderLookup::identifyByRecent(const QList<FoundClient> &clients, Completion completion)
+{
+    const bool isSought = std::any_of(clients.begin(), clients.end(), [](const auto &c) { return c.isSought(); });
+    if (!isSought || !m_refusedUntil.hasExpired())
+        return completion(clients);
+    if (m_recent && m_recent->isListed && !m_recent->until.hasExpired())
+        return findByRecent(clients, completion);
+    waitForRecent([this, clients, completion = std::move(completion)] { findByRecent(clients, completion, true); });
+}
+
+void HolderLookup::waitForRecent(std::function<void()> search)
+{
+    const bool isComing = m_recent && !m_recent->isListed;
+    m_waitForRecent.push_back(std::move(search));
+    if (!isComing)
+        listRecent();
+}
+
+bool HolderLookup::isRecentTooLong() const
+{
+    return m_recent && m_recent->isTooLong;
+}
+
+void HolderLookup::listRecent()
+{
+    const auto recent = m_recent = std::make_shared<Recent>();
+    if (m_missing.size() > MostConnections)
+        m_missing.clear();
+    m_connection->send({"INFO", "clients"}, LongestTimeout, [this, recent](const QtRedis::CommandResult &counted) {
+        bool isKnown = false;
+        const qint64 count = QtRedis::infoField(counted.reply.text, "connected_clients").toLongLong(&isKnown);
+        recent->isTooLong = counted.outcome == QtRedis::CommandResult::Replied
+                && (!isKnown || count > MostConnectionsOften);
+        if (!isKnown || recent->isTooLong)
+            return recentListed(recent);
+        m_connection->send({"CLIENT", "LIST", "TYPE", "normal"}, LongestTimeout,
+                           [this, recent](const QtRedis::CommandResult &result) {
+                               refused(result.reply);
+                               if (result.reply.type == QtRedis::Reply::Bulk) {
+                                   recent->clients.add(result.reply.text);
+                                   recent->isWhole = true;
+                               }
+                               recentListed(recent);
+                           });
+    });
+}
+
+void HolderLookup::recentListed(const std::shared_ptr<Recent> &recent)
+{
+    recent->isListed = true;
+    recent->until = Deadline(RecentLife);
+    const auto waiting = std::exchange(m_waitForRecent, {});
+    for (const auto &search : waiting)
+        search();
+}
+
+/// \a isNew: the list was requested after the clients had been read.
+void HolderLookup::findByRecent(const QList<FoundClient> &clients, const Completion &completion, bool isNew)
+{
+    QSet<QByteArray> numbers;
+    for (FoundClient client : clients) {
+        m_recent->clients.identify(&client);
+        if (client.isSought() && !client.connection.isEmpty())
+            numbers.insert(client.connection);
+    }
+    if (numbers.isEmpty() || !m_refusedUntil.hasExpired())
+        return foundByRecent(clients, completion, isNew);
+    m_connection->send(QList<QByteArray>{"CLIENT", "LIST", "ID"} + numbers.values(), LongestTimeout,
+                       [this, clients, completion, isNew](const QtRedis::CommandResult &result) {
+                           refused(result.reply);
+                           if (result.reply.type == QtRedis::Reply::Bulk)
+                               m_recent->clients.add(result.reply.text);
+                           foundByRecent(clients, completion, isNew);
+                       });
+}
+
+void HolderLookup::foundByRecent(const QList<FoundClient> &clients, const Completion &completion, bool isNew)
+{
+    QList<FoundClient> found = clients;
+    bool isDoubtful = false;
+    for (FoundClient &client : found) {
+        m_recent->clients.identify(&client);
+        client.isConnected = !client.isSought() || !m_recent->isWhole;
+        if (client.isConnected)
+            m_missing.remove(client.id);
+        else if (isNew)
+            m_missing.insert(client.id);
+        else
+            isDoubtful |= !m_missing.contains(client.id); // it may have connected again after the list was made
+    }
+    if (isDoubtful)
+        waitForRecent([this, clients, completion] { findByRecent(clients, completion, true); });
+    else
+        completion(found);
 }
 
 bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
@@ -263,6 +377,14 @@ void HolderLookup::listAll(const SearchPointer &search)
     });
 }
 
+void HolderLookup::refused(const QtRedis::Reply &reply)
+{
+    if (!reply.isError())
+        return;
+    m_refusal = reply.text;
+    m_refusedUntil = Deadline(RefusalPause);
+}
+
 void HolderLookup::list(const QList<QByteArray> &selection, const SearchPointer &search,
                         std::function<void(const QByteArray &clients)> next)
 {
@@ -270,8 +392,7 @@ void HolderLookup::list(const QList<QByteArray> &selection, const SearchPointer 
         return search->finish();
     m_connection->send(QList<QByteArray>{"CLIENT", "LIST"} + selection, LongestTimeout,
                        [this, search, next = std::move(next)](const QtRedis::CommandResult &result) {
-                           if (result.reply.isError())
-                               m_refusedUntil = Deadline(RefusalPause);
+                           refused(result.reply);
                            if (result.reply.type != QtRedis::Reply::Bulk) // there may be no reply
                                return search->finish();
                            search->identifyBy(result.reply.text);

@@ -11,11 +11,14 @@
 
 #include <QDistLock/lockinfo.h>
 
+#include <QtCore/qhash.h>
 #include <QtCore/qlist.h>
+#include <QtCore/qset.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace QDistLock {
 
@@ -30,6 +33,20 @@ struct FoundClient
 
     bool isSought() const { return !id.isEmpty() && !isIdentified; }
     LockClient toLockClient() const { return identity.client(id, isConnected); }
+};
+
+/// The connections that a server has listed.
+class ClientList
+{
+public:
+    /// \a list: the reply to CLIENT LIST.
+    void add(const QByteArray &list);
+    /// Sets `identity` and `isIdentified` if a connection in the list is that of \a client.
+    void identify(FoundClient *client) const;
+
+private:
+    QHash<QByteArray, Identity> m_identities; ///< by client id
+    QSet<QByteArray> m_nameless;              ///< numbers of connections
 };
 
 /// A lock as the server keeps it.
@@ -67,6 +84,14 @@ public:
     /// Sets `identity` and `isConnected` of \a clients. Must be called from a handler of the connection; \a completion
     /// may be called before it returns.
     void identify(const QList<FoundClient> &clients, Completion completion);
+    /// The same for who asks all the time: by a list of all connections that is some seconds old at most, and only for
+    /// clients that are not in it, by the numbers of their connections.
+    void identifyByRecent(const QList<FoundClient> &clients, Completion completion);
+    /// The error reply with which the server has refused to list its connections; empty unless it was a moment ago.
+    QByteArray refusal() const { return m_refusedUntil.hasExpired() ? QByteArray() : m_refusal; }
+    /// A list of all connections would cost too much, or the server does not say how many there are: clients that are
+    /// not found count as connected.
+    bool isRecentTooLong() const;
     /// As LockEngine::findHolder().
     using ForText = std::function<void(const std::optional<LockInfo> &)>;
     bool find(const LockEngine::Waiter &waiter, ForText completion);
@@ -88,7 +113,19 @@ private:
     void list(const QList<QByteArray> &selection, const SearchPointer &search,
               std::function<void(const QByteArray &clients)> next);
 
+    struct Recent;
+    void listRecent();
+    void recentListed(const std::shared_ptr<Recent> &recent);
+    void findByRecent(const QList<FoundClient> &clients, const Completion &completion, bool isNew = false);
+    void foundByRecent(const QList<FoundClient> &clients, const Completion &completion, bool isNew);
+    void waitForRecent(std::function<void()> search);
+    void refused(const QtRedis::Reply &reply);
+
     QtRedis::Connection *const m_connection;
+    std::shared_ptr<Recent> m_recent; ///< null before the first list
+    std::vector<std::function<void()>> m_waitForRecent;
+    QSet<QByteArray> m_missing; ///< ids of clients that had no connection
+    QByteArray m_refusal;
     Deadline m_refusedUntil;      ///< the server has refused to list connections
     Deadline m_countRefusedUntil; ///< the server has refused to count them
     Deadline m_mayListAllFrom;    ///< for an error text

@@ -10,6 +10,7 @@
 
 #include <QDistLock/impl/namebytes.h>
 
+#include <QtCore/qhash.h>
 #include <QtCore/qset.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@
 #include <cstring>
 #include <iterator>
 #include <utility>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -48,6 +51,28 @@ QByteArray globEscaped(const QByteArray &text)
     return escaped;
 }
 
+QList<FoundClient> holdersOf(const QList<FoundLock> &locks)
+{
+    QList<FoundClient> holders;
+    holders.reserve(locks.size());
+    for (const FoundLock &lock : locks)
+        holders += lock.holders;
+    return holders;
+}
+
+/// \a identified: those that holdersOf() has returned.
+QList<LockInfo> heldBy(const QList<FoundLock> &locks, const QList<FoundClient> &identified)
+{
+    QList<LockInfo> infos;
+    infos.reserve(locks.size());
+    qsizetype first = 0;
+    for (const FoundLock &lock : locks) {
+        infos.append(lock.heldBy(identified.mid(first, lock.holders.size())));
+        first += lock.holders.size();
+    }
+    return infos;
+}
+
 } // namespace
 
 FoundLock LockListing::foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
@@ -72,11 +97,10 @@ FoundLock LockListing::foundLock(const LockId &lock, const QList<QtRedis::Reply>
 struct LockListing::Scan
 {
     QString prefix;
-    QByteArray match;
-    QSet<QByteArray> seen; ///< SCAN may return a key twice
-    QList<FoundLock> found;
-    qsizetype beingRead = 0; ///< commands, or locks that are read elsewhere
-    Completion completion;   ///< null after it was called with an error of read()
+    QString pattern;
+    Completion completion;
+    QSet<QByteArray> seen = {}; ///< SCAN may return a key twice
+    QList<FoundLock> found = {};
 };
 
 void LockListing::inspect(const LockId &lock, Completion completion)
@@ -91,19 +115,8 @@ void LockListing::inspect(const LockId &lock, Completion completion)
 
 void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion completion)
 {
-    QList<FoundClient> holders;
-    holders.reserve(locks.size());
-    for (const FoundLock &lock : locks)
-        holders += lock.holders;
-    m_holders->identify(holders, [locks, completion = std::move(completion)](const QList<FoundClient> &identified) {
-        QList<LockInfo> infos;
-        infos.reserve(locks.size());
-        qsizetype first = 0;
-        for (const FoundLock &lock : locks) {
-            infos.append(lock.heldBy(identified.mid(first, lock.holders.size())));
-            first += lock.holders.size();
-        }
-        completion({}, infos);
+    m_holders->identify(holdersOf(locks), [locks, completion = std::move(completion)](const auto &identified) {
+        completion({}, heldBy(locks, identified));
     });
 }
 
@@ -269,81 +282,143 @@ void LockListing::waitersReceived(const QtRedis::CommandResult &result, WaitersC
 
 void LockListing::list(const QString &prefix, const QString &pattern, Completion completion)
 {
-    auto listing = std::make_shared<Scan>();
-    listing->prefix = prefix;
-    listing->match = globEscaped(Detail::nameBytes(prefix)) + Detail::nameBytes(pattern);
-    listing->completion = std::move(completion);
-    scan(listing, "0");
+    scanOn(std::make_shared<Scan>(Scan{prefix, pattern, std::move(completion)}), "0");
 }
 
-void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor)
+void LockListing::scan(const QString &prefix, const QString &pattern, const QByteArray &cursor, int count,
+                       Scanned completion)
 {
-    const QList<QByteArray> command{"SCAN", cursor, "MATCH", scan->match, "COUNT", QByteArray::number(ScanCount)};
-    m_connection->send(command, LongestTimeout, [this, scan](const QtRedis::CommandResult &result) {
-        if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-            return scan->completion(m_errors->ofResult(result, "SCAN"), {});
-        const QList<QtRedis::Reply> &parts = result.reply.elements;
-        if (parts.size() != 2 || parts.at(0).text.isEmpty() || parts.at(1).type != QtRedis::Reply::Array)
-            return scan->completion(m_errors->ofMalformedReply("SCAN"), {});
-        const qsizetype prefixSize = Detail::nameBytes(scan->prefix).size();
-        QList<LockId> locks;
-        for (const QtRedis::Reply &element : parts.at(1).elements) {
-            const QByteArray key = element.text;
-            if (key.size() <= prefixSize || scan->seen.contains(key))
-                continue;
-            QString ignored; // side keys and other programs' keys are not locks
-            const auto lock = LockId::make(scan->prefix, Detail::nameText(key.sliced(prefixSize)), &ignored);
-            if (!lock || lock->key() != key || !RedisKeys::problem(*lock).isEmpty())
-                continue;
-            scan->seen.insert(key);
-            locks.append(*lock);
-        }
-        const QByteArray nextCursor = parts.at(0).text;
-        if (locks.isEmpty())
-            goOn(scan, nextCursor);
-        else
-            inspectAll(scan, locks, nextCursor);
-    });
+    const QByteArray match = globEscaped(Detail::nameBytes(prefix)) + Detail::nameBytes(pattern);
+    const QList<QByteArray> command{"SCAN", cursor, "MATCH", match, "COUNT", QByteArray::number(count)};
+    m_connection->send(
+            command, LongestTimeout,
+            [this, prefix, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                    return completion(m_errors->ofResult(result, "SCAN"), {}, {});
+                const QList<QtRedis::Reply> &parts = result.reply.elements;
+                if (parts.size() != 2 || parts.at(0).text.isEmpty() || parts.at(1).type != QtRedis::Reply::Array)
+                    return completion(m_errors->ofMalformedReply("SCAN"), {}, {});
+                const qsizetype prefixSize = Detail::nameBytes(prefix).size();
+                QList<LockId> locks;
+                for (const QtRedis::Reply &element : parts.at(1).elements) {
+                    const QByteArray key = element.text;
+                    if (key.size() <= prefixSize)
+                        continue;
+                    QString ignored; // side keys and other programs' keys are not locks
+                    const auto lock = LockId::make(prefix, Detail::nameText(key.sliced(prefixSize)), &ignored);
+                    if (lock && lock->key() == key && RedisKeys::problem(*lock).isEmpty())
+                        locks.append(*lock);
+                }
+                completion({}, locks, parts.at(0).text);
+            });
 }
 
-void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks,
-                             const QByteArray &nextCursor)
+void LockListing::scanOn(const std::shared_ptr<Scan> &scan, const QByteArray &cursor)
 {
-    const qsizetype limit = m_readMoving ? 1 : InspectLimit;
-    scan->beingRead = (locks.size() + limit - 1) / limit;
-    for (qsizetype first = 0; first < locks.size(); first += limit) {
-        const QList<LockId> part = locks.mid(first, limit);
-        read(part, Skip, [this, scan, part, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
+    this->scan(scan->prefix, scan->pattern, cursor, ScanCount,
+               [this, scan](const EngineError &error, const QList<LockId> &found, const QByteArray &next) {
+                   if (error)
+                       return scan->completion(error, {});
+                   QList<LockId> locks;
+                   for (const LockId &lock : found) {
+                       if (!scan->seen.contains(lock.key()))
+                           locks.append(lock);
+                       scan->seen.insert(lock.key());
+                   }
+                   if (locks.isEmpty())
+                       return goOn(scan, next);
+                   readParts(locks, InspectLimit, [this, scan, next](const QList<Part> &parts) {
+                       for (const Part &part : parts) {
+                           // One lock that cannot be read because its slot moves must not hide all the others.
+                           if (part.error && (!part.error.isSlotMoving || !m_readMoving))
+                               return scan->completion(part.error, {});
+                           // A lock may have been released since the SCAN.
+                           std::copy_if(part.found.begin(), part.found.end(), std::back_inserter(scan->found),
+                                        [](const FoundLock &lock) { return lock.info.held; });
+                       }
+                       goOn(scan, next);
+                   });
+               });
+}
+
+void LockListing::readParts(const QList<LockId> &locks, qsizetype limit,
+                            std::function<void(const QList<Part> &)> completion)
+{
+    struct Reading
+    {
+        QList<Part> parts;
+        qsizetype left;
+    };
+    if (m_readMoving)
+        limit = 1;
+    const qsizetype count = (locks.size() + limit - 1) / limit;
+    const auto reading = std::make_shared<Reading>(Reading{QList<Part>(count), count});
+    for (qsizetype i = 0; i < count; ++i) {
+        const QList<LockId> some = locks.mid(i * limit, limit);
+        const auto finish = [reading, completion, i, some](const EngineError &error, const QList<FoundLock> &found) {
+            reading->parts[i] = {some, error, found};
+            if (--reading->left == 0)
+                completion(reading->parts);
+        };
+        read(some, Skip, [this, some, finish](const EngineError &error, const QList<FoundLock> &found) {
             if (!error.isSlotMoving || !m_readMoving)
-                return inspected(scan, error, found, nextCursor);
-            m_readMoving(part.first(),
-                         [this, scan, nextCursor](const EngineError &again, const QList<FoundLock> &moved) {
-                             // One lock that cannot be read at present must not hide all the others.
-                             inspected(scan, again.isPermanent ? again : EngineError(), moved, nextCursor);
-                         });
+                return finish(error, found);
+            m_readMoving(some.first(), [finish](EngineError again, const QList<FoundLock> &moved) {
+                again.isSlotMoving = !again.isPermanent;
+                finish(again, moved);
+            });
         });
     }
 }
 
-void LockListing::inspected(const std::shared_ptr<Scan> &scan, const EngineError &error, const QList<FoundLock> &found,
-                            const QByteArray &nextCursor)
+void LockListing::inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion)
 {
-    const bool isLast = --scan->beingRead == 0;
-    if (!scan->completion)
-        return; // an earlier part failed
-    if (error)
-        return std::exchange(scan->completion, nullptr)(error, {});
-    // A lock may have been released since the SCAN.
-    std::copy_if(found.begin(), found.end(), std::back_inserter(scan->found),
-                 [](const FoundLock &lock) { return lock.info.held; });
-    if (isLast)
-        goOn(scan, nextCursor);
+    const auto identify = [this, locks, completion = std::move(completion)](const QList<Part> &parts) {
+        QList<FoundLock> found;
+        QHash<QString, EngineError> errors; // by name
+        for (const Part &part : parts) {
+            found += part.found;
+            for (const LockId &lock : part.locks)
+                errors.insert(Detail::nameText(lock.name()), part.error);
+        }
+        m_holders->identifyByRecent(holdersOf(found),
+                                    [this, locks, completion, found, errors](const QList<FoundClient> &identified) {
+                                        completion(inspectionOf(locks, errors, heldBy(found, identified)));
+                                    });
+    };
+    readParts(locks, LockEngine::MostInspected, identify);
+}
+
+/// \a errors: why some were not read, by name. \a infos: of those that were.
+LockEngine::Inspection LockListing::inspectionOf(const QList<LockId> &locks, const QHash<QString, EngineError> &errors,
+                                                 const QList<LockInfo> &infos)
+{
+    QHash<QString, LockInfo> byName;
+    for (const LockInfo &info : infos)
+        byName.insert(info.name, info);
+    LockEngine::Inspection inspection;
+    for (const LockId &lock : locks) {
+        const QString name = Detail::nameText(lock.name());
+        EngineError error = errors.value(name);
+        if (!error && !byName.contains(name))
+            error = EngineError::permanent(DistributedLock::ForeignTypeError, u"the key is not a lock"_s);
+        inspection.locks.append(error ? LockEngine::unread(lock, error) : byName.value(name));
+    }
+    if (const QByteArray refusal = m_holders->refusal(); !refusal.isEmpty()) {
+        inspection.clients = m_errors->ofReply(refusal, "CLIENT LIST");
+    } else if (m_holders->isRecentTooLong()) {
+        inspection.clients = EngineError::passing(
+                DistributedLock::ServerError,
+                u"%1: it has more connections than can be listed again and again, or refuses INFO; which holders are not connected any more is not known"_s
+                        .arg(m_connection->server().toDisplayString()));
+    }
+    return inspection;
 }
 
 void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor)
 {
     if (nextCursor != "0")
-        return this->scan(scan, nextCursor);
+        return scanOn(scan, nextCursor);
     identifyHolders(scan->found, scan->completion);
 }
 

@@ -9,6 +9,7 @@
 
 #include <QDistLock/lockinfo.h>
 
+#include <QtCore/qhash.h>
 #include <QtCore/qlist.h>
 
 #include <functional>
@@ -53,6 +54,13 @@ public:
     void waitersReceived(const QtRedis::CommandResult &result, WaitersCompletion completion);
     /// The locks that are held: their names match \a pattern, as in SCAN.
     void list(const QString &prefix, const QString &pattern, Completion completion);
+    /// A `count` of keys for which a server needs about 0.3 ms.
+    static constexpr int ShortScan = 400;
+    /// One step of what list() does: the locks that are held are among those found. \a cursor and `next`: as in SCAN.
+    using Scanned = std::function<void(const EngineError &, const QList<LockId> &, const QByteArray &next)>;
+    void scan(const QString &prefix, const QString &pattern, const QByteArray &cursor, int count, Scanned completion);
+    /// As LockEngine::inspectAll().
+    void inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion);
     void identifyHolders(const QList<FoundLock> &locks, Completion completion);
     /// \a parts: as in inspect.lua.
     static FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts);
@@ -67,10 +75,18 @@ private:
     void plainlyRead(const QList<LockId> &locks, Others others, const QList<QtRedis::CommandResult> &results,
                      const Found &completion);
     void readWaitersPlainly(const LockId &lock, int atMost, WaitersCompletion completion);
-    void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
-    void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);
-    void inspected(const std::shared_ptr<Scan> &scan, const EngineError &error, const QList<FoundLock> &found,
-                   const QByteArray &nextCursor);
+    /// What was read with one command, or elsewhere.
+    struct Part
+    {
+        QList<LockId> locks;
+        EngineError error;
+        QList<FoundLock> found;
+    };
+    /// One or more locks, \a limit at most with one command.
+    void readParts(const QList<LockId> &locks, qsizetype limit, std::function<void(const QList<Part> &)> completion);
+    LockEngine::Inspection inspectionOf(const QList<LockId> &locks, const QHash<QString, EngineError> &errors,
+                                        const QList<LockInfo> &infos);
+    void scanOn(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor);
 
     QtRedis::Connection *const m_connection;

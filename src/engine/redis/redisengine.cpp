@@ -268,6 +268,21 @@ void RedisEngine::list(const QString &prefix, const QString &pattern,
     m_node.lane().list(prefix, pattern, std::move(completion));
 }
 
+void RedisEngine::scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+                       std::function<void(const ScanStep &)> completion)
+{
+    m_node.lane().scan(prefix, pattern, from.isEmpty() ? "0" : from,
+                       [completion = std::move(completion)](const EngineError &error, const QList<LockId> &locks,
+                                                            const QByteArray &next) {
+                           completion({error, locks, next == "0" ? QByteArray() : next});
+                       });
+}
+
+void RedisEngine::inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion)
+{
+    m_node.lane().inspectAll(locks, std::move(completion));
+}
+
 void RedisEngine::waiters(const LockId &lock, int atMost,
                           std::function<void(const EngineError &, const QList<LockWaiter> &)> completion)
 {

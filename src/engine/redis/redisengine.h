@@ -50,6 +50,10 @@ public:
     bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
+    void scan(const QString &prefix, const QString &pattern, const QByteArray &from,
+              std::function<void(const ScanStep &)> completion) override;
+    void inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion) override;
+    bool hasShortSteps() const override { return true; }
     void waiters(const LockId &lock, int atMost,
                  std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;

@@ -496,6 +496,17 @@ void RedisLane::list(const QString &prefix, const QString &pattern, LockListing:
     m_listing.list(prefix, pattern, std::move(completion));
 }
 
+void RedisLane::scan(const QString &prefix, const QString &pattern, const QByteArray &cursor,
+                     LockListing::Scanned completion)
+{
+    m_listing.scan(prefix, pattern, cursor, LockListing::ShortScan, std::move(completion));
+}
+
+void RedisLane::inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion)
+{
+    m_listing.inspectAll(locks, std::move(completion));
+}
+
 void RedisLane::waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion)
 {
     m_listing.waiters(lock, atMost, std::move(completion));

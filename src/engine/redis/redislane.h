@@ -124,6 +124,9 @@ public:
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);
     bool findHolder(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
     void list(const QString &prefix, const QString &pattern, LockListing::Completion completion);
+    /// As LockListing::scan().
+    void scan(const QString &prefix, const QString &pattern, const QByteArray &cursor, LockListing::Scanned completion);
+    void inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion);
     void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
     /// Of what was read elsewhere, see OneKeyMode.
     void identifyHolders(const QList<FoundLock> &locks, LockListing::Completion completion)

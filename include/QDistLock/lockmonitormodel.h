@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_LOCKMONITORMODEL_H
+#define QDISTLOCK_LOCKMONITORMODEL_H
+
+#include <QDistLock/lockinfo.h>
+
+#include <QtCore/qabstractitemmodel.h>
+#include <QtCore/qstringlist.h>
+
+#include <chrono>
+#include <memory>
+
+namespace QDistLock {
+
+class LockMonitorModelPrivate;
+class LockRegistry;
+
+/*!
+    Every lock that is held under the key prefix of a registry, one row for each, sorted by name; and, for some seconds,
+    those that were released. For views that show who holds what, who waits, and which holder is dead.
+
+    It only reads, and it takes no more than budget() of the server's time. So a new lock appears when a sweep through
+    the server's keys has found it: at once beside some ten thousand locks, after minutes beside millions of other keys.
+    The locks in visibleNames() are read each interval(), the others less often if there are many thousands. What comes
+    and goes in between is not seen.
+
+    If the server cannot be used, the rows keep what was read last, and problems() says why. So a table without rows
+    means "no locks" only if isComplete() is true and problems() is empty.
+
+    The model is never reset, so selections remain. Changes are collected: views are notified at most ten times a
+    second. The time that passes is no change: show Deadline minus now().
+
+    Thread: that of its registry, which needs an event loop. Errors: problems(). Ownership: the model does not own its
+    registry. It works with all servers, but with quorums and ZooKeeper it must read all locks each time.
+*/
+class QDISTLOCK_EXPORT LockMonitorModel : public QAbstractListModel
+{
+    Q_OBJECT
+    /// The value of the function of this name.
+    ///@{
+    Q_PROPERTY(QString pattern READ pattern WRITE setPattern NOTIFY patternChanged FINAL)
+    Q_PROPERTY(bool active READ isActive WRITE setActive NOTIFY activeChanged FINAL)
+    Q_PROPERTY(double budget READ budget WRITE setBudget NOTIFY budgetChanged FINAL)
+    Q_PROPERTY(QStringList visibleNames READ visibleNames WRITE setVisibleNames NOTIFY visibleNamesChanged FINAL)
+    Q_PROPERTY(int count READ count NOTIFY countChanged FINAL)
+    Q_PROPERTY(bool complete READ isComplete NOTIFY completeChanged FINAL)
+    Q_PROPERTY(QStringList problems READ problems NOTIFY problemsChanged FINAL)
+    Q_PROPERTY(double load READ load NOTIFY loadChanged FINAL)
+    Q_PROPERTY(qint64 now READ now NOTIFY nowChanged FINAL)
+    ///@}
+
+public:
+    /// The data of one lock. The name in QML is that of the enumerator, with a small first letter.
+    enum Role {
+        Name = Qt::UserRole, ///< QString
+        Kind,                ///< LockKind
+        Status,              ///< LockStatus
+        Holder,              ///< QString for people: LockInfo::holderText(); empty if it is free
+        Holders,             ///< QList<LockClient>: LockInfo::holders, or the one holder
+        Deadline,            ///< qint64, in ms on the clock of now(): when the lease ends; -1 = it does not, or is free
+        QueueLength,         ///< int: LockInfo::queueLength
+        FencingToken,        ///< qint64: LockInfo::fencingToken
+        Permits,             ///< int: LockInfo::permits
+        PermitsTaken,        ///< int: LockInfo::permitsTaken
+        HandOvers,           ///< int: how often another hold was read since the row is there
+        Updated,             ///< qint64, in ms on the clock of now(): when it was read
+        Info                 ///< LockInfo
+    };
+    Q_ENUM(Role)
+
+    /// How a lock is held; of one that is free, how it was held.
+    enum LockKind {
+        Exclusive, ///< by one holder
+        Readers,   ///< by readers together, see LockOptions::Shared
+        Permitted  ///< by holders of permits, see LockOptions::permits
+    };
+    Q_ENUM(LockKind)
+
+    /// What an operator wants to know first.
+    enum LockStatus {
+        Free,         ///< nobody holds it; the row will be removed unless somebody acquires it
+        Held,         ///< as it should be
+        Expiring,     ///< less than a third of its lease is left: the holder has not renewed it in time, or never does
+        Disconnected, ///< the holder has no connection to the server: it is dead, or its network is down
+        Foreign,      ///< another library holds it
+        Endless       ///< it has no time to live, so nobody will get it if its holder is dead
+    };
+    Q_ENUM(LockStatus)
+
+    /// The default of interval().
+    static constexpr std::chrono::milliseconds DefaultInterval{1000};
+    /// At most as many locks have rows; problems() says if there are more.
+    static constexpr int MaximumCount = 100'000;
+
+    /// Shows nothing before setRegistry().
+    explicit LockMonitorModel(QObject *parent = nullptr);
+    /// \a registry must live in the same thread. Give it one of its own, so that locks do not share its connection.
+    explicit LockMonitorModel(LockRegistry *registry, QObject *parent = nullptr);
+    ~LockMonitorModel() override;
+
+    /// The connection, for example for LockRegistry::waiters() and forceRelease(). To release a lock by force only if
+    /// the holder in the row still holds it, pass the row's FencingToken. Null if there is none, or it was destroyed.
+    LockRegistry *registry() const;
+    /// Begins again without rows, and with the key prefix that \a registry has now. The registry remains connected
+    /// while the model is active.
+    void setRegistry(LockRegistry *registry);
+
+    /// Only locks whose name matches this glob, see LockRegistry::list(); `*` by default. A new one begins again
+    /// without rows.
+    ///@{
+    QString pattern() const;
+    void setPattern(const QString &pattern);
+    ///@}
+    /// False: nothing is read, and the rows keep what was read last, as for a window that nobody sees. True by default.
+    ///@{
+    bool isActive() const;
+    void setActive(bool active);
+    ///@}
+    /// How often visible locks are read, and all others at most: once a second by default; from 100 ms to 1 h.
+    ///@{
+    std::chrono::milliseconds interval() const;
+    void setInterval(std::chrono::milliseconds interval);
+    ///@}
+    /// The share of one processor of the server that the model may use: 0.01 by default; from 0.0001 to 1. It takes the
+    /// time until a reply as the server's work, up to 1 ms for each question. Until it has read some ten
+    /// thousand locks for the first time, it uses up to 0.05; after refresh(), 0.1.
+    ///@{
+    double budget() const;
+    void setBudget(double budget);
+    ///@}
+    /// The locks on the screen, which are read each interval(). Others in the list are ignored.
+    ///@{
+    QStringList visibleNames() const;
+    void setVisibleNames(const QStringList &names);
+    ///@}
+
+    /// The number of rows.
+    int count() const;
+    /// Every lock has its row, as far as the server lets one see them: see problems(). Remains true.
+    bool isComplete() const;
+    /// Why locks are missing, or what is shown is old or incomplete: sentences for people, without secrets. Empty if
+    /// all is shown.
+    QStringList problems() const;
+    /// The time that the server took for the model, in ms per second, during the last seconds. As in budget(), the way
+    /// to the server is part of it.
+    double load() const;
+    /// The time in ms on the clock of Deadline and Updated, which never goes back. nowChanged() is emitted four times a
+    /// second while the model is active.
+    qint64 now() const;
+    /// The row of the lock \a name; -1 if there is none.
+    Q_INVOKABLE int rowOf(const QString &name) const;
+
+    int rowCount(const QModelIndex &parent = QModelIndex()) const override;
+    /// The roles above; Qt::DisplayRole is the name.
+    QVariant data(const QModelIndex &index, int role = Qt::DisplayRole) const override;
+    QHash<int, QByteArray> roleNames() const override;
+
+public Q_SLOTS:
+    /// Reads everything again at once, with up to a tenth of a processor of the server until that is done.
+    void refresh();
+
+Q_SIGNALS:
+    /// The property of this name has a new value.
+    ///@{
+    void patternChanged();
+    void activeChanged();
+    void budgetChanged();
+    void visibleNamesChanged();
+    void countChanged();
+    void completeChanged();
+    void problemsChanged();
+    void loadChanged();
+    void nowChanged();
+    ///@}
+
+private:
+    friend class LockMonitorModelPrivate;
+    Q_DISABLE_COPY_MOVE(LockMonitorModel)
+    std::unique_ptr<LockMonitorModelPrivate> d;
+};
+
+} // namespace QDistLock
+
+#endif
