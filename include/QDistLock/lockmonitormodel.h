@@ -96,7 +96,8 @@ public:
 
     /// Shows nothing before setRegistry().
     explicit LockMonitorModel(QObject *parent = nullptr);
-    /// \a registry must live in the same thread. Give it one of its own, so that locks do not share its connection.
+    /// \a registry must live in the same thread. Use one that has no locks, so that
+    /// the model's commands do not delay theirs.
     explicit LockMonitorModel(LockRegistry *registry, QObject *parent = nullptr);
     ~LockMonitorModel() override;
 

@@ -219,7 +219,7 @@ public:
     virtual void list(const QString &prefix, const QString &pattern,
                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion) = 0;
 
-    // For who watches all locks, at little cost to the server and for long.
+    // For a monitor: it reads all locks again and again, and must cost the server little.
 
     /// One step of a scan, which finds the locks that are held: each of them once or more, if it is held all the time.
     struct ScanStep
@@ -239,12 +239,12 @@ public:
     };
     /// For inspectAll(): \a lock could not be read.
     static LockInfo unread(const LockId &lock, const EngineError &error);
-    /// As many locks at most for one inspectAll(), which keeps a Redis server busy for 0.2 ms then.
+    /// As many locks at most for one inspectAll(), which keeps a Redis server busy for about 0.3 ms then.
     static constexpr qsizetype MostInspected = 32;
     /// Like inspect() for each of \a locks, which are one or more; but which process holds a lock, and whether it is
     /// connected, may be as old as some seconds. The names are set.
     virtual void inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion);
-    /// Whether scan() and inspectAll() keep a server busy for less than a millisecond, however many locks and keys
+    /// Whether scan() and inspectAll() keep a server busy for about half a millisecond, however many locks and keys
     /// there are.
     virtual bool hasShortSteps() const { return false; }
 

@@ -41,7 +41,7 @@ constexpr double SmallestBudget = 0.0001;
 /// Between two notifications of views.
 constexpr milliseconds UpdateInterval = 100ms;
 constexpr milliseconds TickInterval = 250ms;
-/// load() is that of so many ticks.
+/// load() is measured over the last 20 ticks, which is 5 s.
 constexpr size_t LoadTicks = 20;
 /// A deadline that moves by less is the same one: the way to the server takes a different time each time.
 constexpr milliseconds SameDeadline = 100ms;
@@ -83,7 +83,7 @@ LockMonitorModel::LockStatus statusOf(const LockInfo &info, milliseconds lease)
     return info.remaining < lease / 3 ? LockMonitorModel::Expiring : LockMonitorModel::Held;
 }
 
-/// What was read of a lock, and when.
+/// The state of a lock on the server, and the time at which it was read.
 struct Reading
 {
     LockInfo info;

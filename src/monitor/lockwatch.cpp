@@ -25,8 +25,8 @@ constexpr double FirstShare = 0.05;
 constexpr double HurriedShare = 0.1;
 /// As much of the server's time is used at the first of these shares: enough for some ten thousand locks.
 constexpr nanoseconds FirstCredit = 500ms;
-/// A slow server needs no longer for one question of an engine with short steps. What is above it is the way to the
-/// server, or its work for others.
+/// Even a slow server executes one command of a LockWatch in this time. If a reply takes longer, the rest was spent in
+/// the network or on commands of other clients, and is not counted.
 constexpr nanoseconds LongestStep = 1ms;
 /// After a question that took long, because the server or this program stood still.
 constexpr nanoseconds LongestPause = 10s;

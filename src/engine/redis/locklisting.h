@@ -54,7 +54,7 @@ public:
     void waitersReceived(const QtRedis::CommandResult &result, WaitersCompletion completion);
     /// The locks that are held: their names match \a pattern, as in SCAN.
     void list(const QString &prefix, const QString &pattern, Completion completion);
-    /// A `count` of keys for which a server needs about 0.3 ms.
+    /// A `count` of keys for which a server needs about half a millisecond.
     static constexpr int ShortScan = 400;
     /// One step of what list() does: the locks that are held are among those found. \a cursor and `next`: as in SCAN.
     using Scanned = std::function<void(const EngineError &, const QList<LockId> &, const QByteArray &next)>;
@@ -75,7 +75,8 @@ private:
     void plainlyRead(const QList<LockId> &locks, Others others, const QList<QtRedis::CommandResult> &results,
                      const Found &completion);
     void readWaitersPlainly(const LockId &lock, int atMost, WaitersCompletion completion);
-    /// What was read with one command, or elsewhere.
+    /// The result of one command that reads several locks; or, while a slot of a cluster moves, of reading one lock at
+    /// the other node.
     struct Part
     {
         QList<LockId> locks;

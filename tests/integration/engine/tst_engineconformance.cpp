@@ -943,11 +943,30 @@ void tst_EngineConformance::batches()
     for (int i = 0; i < size; ++i)
         QCOMPARE(replies.at(i).status, expected(i));
     QCOMPARE(names(*engine, u"*"_s).size(), (size + 2) / 3);
-    int forced = 0;
+    QSet<int> held;
     for (int i = 0; i < size; i += 3)
-        engine->forceRelease(ids.at(i), 0,
-                             [&](const EngineReply &reply) { forced += reply.status == EngineReply::Done; });
-    EVENTUALLY_COMPARE(forced, (size + 2) / 3);
+        held.insert(i);
+    int asked = 0;
+    const auto forceAll = [&] {
+        if (asked > 0)
+            return false;
+        for (const int i : QSet<int>(held)) {
+            ++asked;
+            engine->forceRelease(ids.at(i), 0, [&, i](const EngineReply &reply) {
+                --asked;
+                if (reply.status == EngineReply::Done || (m_kind == Quorum && reply.status == EngineReply::Gone))
+                    held.remove(i);
+            });
+        }
+        return held.isEmpty();
+    };
+    if (m_kind == Quorum) { // gives each server half a second; on a busy machine some need more, and are asked again
+        EVENTUALLY_VERIFY(forceAll());
+    } else {
+        forceAll();
+        EVENTUALLY_COMPARE(asked, 0);
+        QCOMPARE(held.size(), 0);
+    }
 }
 
 void tst_EngineConformance::orderIsKept()

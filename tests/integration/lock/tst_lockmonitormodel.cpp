@@ -32,7 +32,7 @@ using QDistLock::LockMonitorModel;
 
 namespace {
 
-/// A model with a registry of its own, which is watched by a tester.
+/// A LockMonitorModel and its registry. A QAbstractItemModelTester checks the model all the time.
 template<typename Registry = LockRegistry>
 class Monitor
 {
