@@ -19,8 +19,9 @@ public:
     void advance(std::chrono::nanoseconds time) { m_now += time.count(); }
 
 private:
-    // Not 0, because a zero might be taken for "never".
-    std::atomic<std::chrono::nanoseconds::rep> m_now{std::chrono::nanoseconds(std::chrono::hours(1)).count()};
+    // That of the others: locks of a memory: server are kept by the clocks of their clients.
+    std::atomic<std::chrono::nanoseconds::rep> m_now{
+            std::chrono::nanoseconds(QDistLock::LeaseClock::system()->now().time_since_epoch()).count()};
 };
 
 } // namespace Support
