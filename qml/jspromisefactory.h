@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <QDistLock/lockresult.h>
+
 #include <QtCore/qfuturewatcher.h>
 #include <QtQml/qjsengine.h>
 #include <QtQml/qjsvalue.h>
@@ -36,6 +38,25 @@ public:
                 *watcher, &QFutureWatcherBase::finished, *watcher,
                 [engine, watcher = *watcher, deferred, settle] { settle(engine, deferred, watcher->future()); });
         return deferred.property(u"promise"_s);
+    }
+
+    /// As make(): a promise of what \a convert(engine, value) returns for the value of the reply. It is rejected if the
+    /// reply is an error.
+    template<typename T, typename Convert>
+    QJSValue promiseOf(QObject *owner, const QFuture<LockReply<T>> &requested, Convert convert)
+    {
+        using Reply = LockReply<T>;
+        QFutureWatcher<Reply> *watcher = nullptr;
+        const auto settle = [convert](QJSEngine *engine, const QJSValue &deferred, const QFuture<Reply> &future) {
+            const Reply reply = future.result();
+            if (reply)
+                resolve(deferred, convert(engine, reply.value));
+            else
+                reject(engine, deferred, reply.errorString, reply.error);
+        };
+        const QJSValue promise = make(owner, &watcher, settle);
+        watcher->setFuture(requested);
+        return promise;
     }
 
     static void resolve(const QJSValue &deferred, const QJSValue &value)

@@ -5,6 +5,7 @@
 
 #include "qmldistributedlock.h"
 #include "qmlmultilock.h"
+#include "serverurl.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -209,7 +210,7 @@ void LockKeeper<Element>::cancel()
 template<typename Element>
 LockRegistry *LockKeeper<Element>::requestedRegistry() const
 {
-    return m_server.isEmpty() ? LockRegistry::instance() : LockRegistry::instance(QUrl(m_server, QUrl::StrictMode));
+    return LockRegistry::instance(serverUrl(m_server));
 }
 
 template<typename Element>

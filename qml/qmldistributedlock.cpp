@@ -70,19 +70,9 @@ bool QmlDistributedLock::yields() const
 
 QJSValue QmlDistributedLock::forceRelease()
 {
-    using Reply = LockReply<LockRegistry::Outcome>;
-    const QFuture<Reply> requested = m_keeper.requestedRegistry()->forceRelease(m_name);
-    QFutureWatcher<Reply> *watcher = nullptr;
-    const QJSValue promised = m_promises.make(
-            this, &watcher, [](QJSEngine *engine, const QJSValue &deferred, const QFuture<Reply> &future) {
-                const Reply reply = future.result();
-                if (reply)
-                    JsPromiseFactory::resolve(deferred, reply.value == LockRegistry::Done);
-                else
-                    JsPromiseFactory::reject(engine, deferred, reply.errorString, reply.error);
-            });
-    watcher->setFuture(requested);
-    return promised;
+    return m_promises.promiseOf(
+            this, m_keeper.requestedRegistry()->forceRelease(m_name),
+            [](QJSEngine *, LockRegistry::Outcome outcome) { return outcome == LockRegistry::Done; });
 }
 
 } // namespace QDistLock

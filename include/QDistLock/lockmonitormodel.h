@@ -48,7 +48,7 @@ class QDISTLOCK_EXPORT LockMonitorModel : public QAbstractListModel
     Q_PROPERTY(bool complete READ isComplete NOTIFY completeChanged FINAL)
     Q_PROPERTY(QStringList problems READ problems NOTIFY problemsChanged FINAL)
     Q_PROPERTY(double load READ load NOTIFY loadChanged FINAL)
-    Q_PROPERTY(qint64 now READ now NOTIFY nowChanged FINAL)
+    Q_PROPERTY(qint64 now READ now NOTIFY nowChanged)
     ///@}
 
 public:

@@ -79,6 +79,8 @@ def cpp_types(file):
     found = {}
     for _, _, components in (entry for entry in objects(tokens) if entry[0] == "Module"):
         for _, component, members in components:
+            if "exports" not in component:
+                continue  # a base class of Qt
             notify = {member.get("notify") for kind, member, _ in members if kind == "Property"}
             rows = set()
             for kind, member, children in members:
@@ -94,7 +96,7 @@ def cpp_types(file):
                     rows.add(("signal", signature))
                 elif kind == "Enum":
                     rows.update((name, value) for value in member["values"])
-            for export in component.get("exports", []):
+            for export in component["exports"]:
                 found[re.search(r"/(\w+)", export)[1]] = rows
     return found
 
