@@ -46,6 +46,11 @@ constexpr size_t LoadTicks = 20;
 /// A deadline that moves by less is the same one: the way to the server takes a different time each time.
 constexpr milliseconds SameDeadline = 100ms;
 
+QString noRegistry()
+{
+    return u"nothing is read: the model has no registry"_s;
+}
+
 qint64 msOf(LeaseTime time)
 {
     return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
@@ -212,7 +217,7 @@ public:
     std::unique_ptr<LockWatch> lockWatch; ///< null while nothing is read
     std::vector<std::unique_ptr<Row>> rows;
     bool isComplete = false;
-    QStringList problems{u"no registry was set: call setRegistry()"_s};
+    QStringList problems{noRegistry()};
     double load = 0;
 
 private:
@@ -233,6 +238,7 @@ private:
     int m_notifiedCount = 0;
     bool m_notifiedComplete = false;
     QStringList m_notifiedProblems = problems;
+    double m_notifiedLoad = 0;
     std::deque<std::chrono::nanoseconds> m_spent; ///< after each of the last ticks
 };
 
@@ -249,10 +255,11 @@ LockMonitorModelPrivate::LockMonitorModelPrivate(LockMonitorModel *model)
 void LockMonitorModelPrivate::begin()
 {
     lockWatch.reset();
+    m_ticks.stop(); // a slot that runs an event loop may keep watch() waiting
     m_changes.clear();
     m_prefix = registry ? registry->keyPrefix() : QString();
     isComplete = false;
-    problems = registry ? QStringList() : QStringList{u"no registry was set: call setRegistry()"_s};
+    problems = registry ? QStringList() : QStringList{noRegistry()};
     m_mustBegin = true;
     if (!m_isUpdating) // otherwise it goes on with that
         update();
@@ -276,6 +283,7 @@ void LockMonitorModelPrivate::watch()
     if (!isActive || !registry) {
         load = 0;
         m_ticks.stop();
+        updateLater();
         return;
     }
     lockWatch = std::make_unique<LockWatch>(LockRegistryPrivate::get(registry),
@@ -393,6 +401,8 @@ void LockMonitorModelPrivate::notifyProperties()
         Q_EMIT q->completeChanged();
     if (alive && std::exchange(m_notifiedProblems, problems) != problems)
         Q_EMIT q->problemsChanged();
+    if (alive && std::exchange(m_notifiedLoad, load) != load)
+        Q_EMIT q->loadChanged();
 }
 
 void LockMonitorModelPrivate::tick()
@@ -402,10 +412,10 @@ void LockMonitorModelPrivate::tick()
         m_spent.pop_front();
     const std::chrono::duration<double> period = (m_spent.size() - 1) * TickInterval;
     const std::chrono::duration<double, std::milli> spent = m_spent.back() - m_spent.front();
-    const double former = std::exchange(load, m_spent.size() < 2 ? 0 : spent.count() / period.count());
+    load = m_spent.size() < 2 ? 0 : spent.count() / period.count();
     const QPointer<LockMonitorModel> alive(q);
     Q_EMIT q->nowChanged();
-    if (alive && load != former)
+    if (alive && std::exchange(m_notifiedLoad, load) != load)
         Q_EMIT q->loadChanged();
 }
 

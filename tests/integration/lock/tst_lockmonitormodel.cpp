@@ -93,6 +93,7 @@ private Q_SLOTS:
     void disconnected();
     void patternAndPrefix();
     void inactive();
+    void loadIsNotified();
     void roles();
     void settings();
 
@@ -445,6 +446,18 @@ void tst_LockMonitorModel::inactive()
     EVENTUALLY_VERIFY(!ticks.isEmpty());
 }
 
+/// Also of a model that reads nothing any more.
+void tst_LockMonitorModel::loadIsNotified()
+{
+    writeLocks(100);
+    Monitor monitor(m_server.url());
+    double load = 0;
+    connect(&monitor.model, &LockMonitorModel::loadChanged, this, [&] { load = monitor.model.load(); });
+    EVENTUALLY_VERIFY(load > 0);
+    monitor.model.setActive(false);
+    EVENTUALLY_COMPARE(load, 0.0);
+}
+
 void tst_LockMonitorModel::roles()
 {
     const LockMonitorModel model;
@@ -763,10 +776,11 @@ void tst_LockMonitorModel::nestedEventLoops()
     Monitor monitor(m_server.url());
     int depth = 0;
     int nested = 0;
+    milliseconds length = 150ms;
     const auto nest = [&] {
         QVERIFY(++depth <= 2); // an update in a nested event loop waits until the outer one has ended
         QEventLoop loop;
-        QTimer::singleShot(150ms, &loop, &QEventLoop::quit);
+        QTimer::singleShot(length, &loop, &QEventLoop::quit);
         loop.exec();
         --depth;
         ++nested;
@@ -781,6 +795,11 @@ void tst_LockMonitorModel::nestedEventLoops()
     EVENTUALLY_COMPARE(monitor.model.count(), 41);
     EVENTUALLY_COMPARE(depth, 0);
     QVERIFY(nested > 0);
+
+    length = 600ms; // some ticks of now()
+    monitor.model.setPattern(u"many:2*"_s);
+    EVENTUALLY_COMPARE(monitor.model.count(), 9);
+    EVENTUALLY_COMPARE(depth, 0);
 }
 
 void tst_LockMonitorModel::destroyedInItsSignals_data()
