@@ -9,6 +9,7 @@ What is installed, in components:
     QmlModule      what `import QDistLock` needs: plugin and types; installed by qml/CMakeLists.txt
     Development    headers, and what CMake and pkg-config need
     Tools          the command line, its man page and completions; installed by tools/qdistlock/
+    Monitor        the window with all locks, its man page and desktop entry; installed by tools/qdistlock-monitor/
     Documentation  the reference, with QDISTLOCK_BUILD_DOCS
     Licence        its text
 

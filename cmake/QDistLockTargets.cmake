@@ -51,6 +51,18 @@ function(qdistlock_add_executable name)
     endif()
 endfunction()
 
+# qdistlock_install_program(<name> <component>): the installed program finds the library wherever the prefix is.
+function(qdistlock_install_program name component)
+    if(IS_ABSOLUTE "${CMAKE_INSTALL_BINDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+        set(rpath "${CMAKE_INSTALL_FULL_LIBDIR}")
+    else()
+        file(RELATIVE_PATH rpath "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
+        string(PREPEND rpath "$ORIGIN/")
+    endif()
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "${rpath}")
+    install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT ${component})
+endfunction()
+
 # qdistlock_add_test(<name> LABEL <unit|integration|qml|chaos|fuzz>
 #     [KIND <timing|proof>]   of all functions; without it, the tags in the source tell: see tests/support/testkinds.h
 #     [SOURCES <source>…]     default: <name>.cpp

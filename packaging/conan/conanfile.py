@@ -44,6 +44,7 @@ class QDistLock(ConanFile):
             "qml/*",
             "src/*",
             "tools/qdistlock/*",
+            "tools/qdistlock-monitor/*",
         ):
             copy(self, pattern, src=root, dst=self.export_sources_folder)
 

@@ -90,6 +90,14 @@ no_lint()
     echo "no warning"
 }
 
+# It runs until it is ended, and misses no QML file.
+shows_window()
+{
+    rc=0
+    timeout 10 xvfb-run -a env QT_QUICK_BACKEND=software qdistlock-monitor >"$work/window" 2>&1 || rc=$?
+    [ "$rc" -eq 124 ] && ! grep qrc: "$work/window"
+}
+
 nothing_left()
 {
     if dpkg-query -W -f='${db:Status-Status} ${Package}\n' '*qdistlock*' 2>/dev/null | grep -v '^not-installed' || find / -xdev \
@@ -135,6 +143,10 @@ Item {
 }
 END
 step import QDistLock without any path -- timeout 60 /usr/lib/qt6/bin/qml "$work/Main.qml"
+
+step the window is installed -- install_ours qdistlock-monitor
+step an X server -- install_packages xvfb xauth
+step the window finds what it needs -- shows_window
 
 step the development package is installed -- install_ours libqdistlock6-dev
 step a compiler -- install_packages cmake g++ make pkg-config qt6-declarative-dev

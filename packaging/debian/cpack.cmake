@@ -78,6 +78,14 @@ if(TARGET qdistlock)
     set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${_core}")
 endif()
 
+if(TARGET qdistlock-monitor)
+    _debian_package(Monitor qdistlock-monitor
+        "This package has the program qdistlock-monitor, a window with all locks of\na server: who holds them, and who waits.")
+    set(CPACK_DEBIAN_MONITOR_PACKAGE_SECTION utils)
+    set(CPACK_DEBIAN_MONITOR_PACKAGE_DEPENDS "${_core}, ${_qml}, qml6-module-qtquick-controls, \
+qml6-module-qtquick-layouts, qml6-module-qtquick-templates, qml6-module-qtquick-window, qml6-module-qtqml-workerscript")
+endif()
+
 if(QDISTLOCK_BUILD_DOCS)
     _debian_package(Documentation libqdistlock6-doc
         "This package has the reference as HTML and for Qt Creator.")

@@ -23,7 +23,11 @@ vcpkg_cmake_config_fixup(PACKAGE_NAME QDistLock6 CONFIG_PATH lib/cmake/QDistLock
 vcpkg_fixup_pkgconfig()
 vcpkg_copy_pdbs()
 if("tools" IN_LIST FEATURES)
-    vcpkg_copy_tools(TOOL_NAMES qdistlock AUTO_CLEAN)
+    set(tool_names qdistlock)
+    if("qml" IN_LIST FEATURES)
+        list(APPEND tool_names qdistlock-monitor)
+    endif()
+    vcpkg_copy_tools(TOOL_NAMES ${tool_names} AUTO_CLEAN)
 endif()
 file(REMOVE_RECURSE
     "${CURRENT_PACKAGES_DIR}/debug/include"

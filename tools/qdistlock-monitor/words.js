@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// What the window says in words and colours.
+
+.pragma library
+.import QDistLock as QDistLock
+
+const Model = QDistLock.LockMonitorModel;
+
+// What needs attention comes first.
+const statuses = [Model.Disconnected, Model.Endless, Model.Expiring, Model.Foreign, Model.Held, Model.Free];
+
+function title(status) {
+    switch (status) {
+    case Model.Disconnected:
+        return qsTr("Disconnected");
+    case Model.Endless:
+        return qsTr("Endless");
+    case Model.Expiring:
+        return qsTr("Expiring");
+    case Model.Foreign:
+        return qsTr("Foreign");
+    case Model.Held:
+        return qsTr("Held");
+    }
+    return qsTr("Free");
+}
+
+function explanation(status) {
+    switch (status) {
+    case Model.Disconnected:
+        return qsTr("The holder has no connection to the server: it is dead, or its network is down. The lock becomes free when its lease ends.");
+    case Model.Endless:
+        return qsTr("The lock has no time to live: if its holder is dead, nobody will get it.");
+    case Model.Expiring:
+        return qsTr("Less than a third of the lease is left: the holder has not renewed it in time, or never does.");
+    case Model.Foreign:
+        return qsTr("Another library holds the lock, or the key was written by hand.");
+    case Model.Held:
+        return qsTr("The holder is connected, and its lease is not near its end.");
+    }
+    return qsTr("Nobody holds the lock.");
+}
+
+// Readable on the window's background.
+function color(status, dark) {
+    switch (status) {
+    case Model.Disconnected:
+        return dark ? "#ff8a80" : "#b3261e";
+    case Model.Endless:
+        return dark ? "#ff9ec4" : "#9c1f6b";
+    case Model.Expiring:
+        return dark ? "#ffc66b" : "#8a5300";
+    case Model.Foreign:
+        return dark ? "#c7a6ff" : "#6a3fb5";
+    case Model.Held:
+        return dark ? "#7ddc9a" : "#1b6e3a";
+    }
+    return dark ? "#a8b0b8" : "#5c6670";
+}
+
+// %1, %2, … in the text are the values, which may contain such marks themselves.
+function fill(text, ...values) {
+    return text.replace(/%(\d)/g, (mark, number) => values[number - 1] ?? mark);
+}
+
+// Anybody may name a lock or a client: line breaks, and what turns the direction of the text around, are shown as \uXXXX.
+function printable(text) {
+    return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+                        c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+function holder(client) {
+    return client.connected ? printable(client.text) : fill(qsTr("%1 (not connected)"), printable(client.text));
+}
+
+function duration(ms) {
+    const seconds = Math.max(0, Math.ceil(ms / 1000));
+    if (seconds < 120)
+        return fill(qsTr("%1\u00a0s"), seconds);
+    if (seconds < 7200)
+        return fill(qsTr("%1\u00a0min"), Math.floor(seconds / 60));
+    return seconds < 172800 ? fill(qsTr("%1\u00a0h"), Math.floor(seconds / 3600))
+        : fill(qsTr("%1\u00a0d"), Math.floor(seconds / 86400));
+}
