@@ -99,6 +99,7 @@ public:
     /// \a registry must live in the same thread. Use one that has no locks, so that
     /// the model's commands do not delay theirs.
     explicit LockMonitorModel(LockRegistry *registry, QObject *parent = nullptr);
+    /// Its registry stays.
     ~LockMonitorModel() override;
 
     /// The connection, for example for LockRegistry::waiters() and forceRelease(). To release a lock by force only if
@@ -153,10 +154,12 @@ public:
     /// The row of the lock \a name; -1 if there is none.
     Q_INVOKABLE int rowOf(const QString &name) const;
 
+    /// What views call. data() has the roles above, and Qt::DisplayRole is the name.
+    ///@{
     int rowCount(const QModelIndex &parent = QModelIndex()) const override;
-    /// The roles above; Qt::DisplayRole is the name.
     QVariant data(const QModelIndex &index, int role = Qt::DisplayRole) const override;
     QHash<int, QByteArray> roleNames() const override;
+    ///@}
 
 public Q_SLOTS:
     /// Reads everything again at once, with up to a tenth of a processor of the server until that is done.
