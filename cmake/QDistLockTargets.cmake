@@ -51,14 +51,21 @@ function(qdistlock_add_executable name)
     endif()
 endfunction()
 
-# qdistlock_install_program(<name> <component>): the installed program finds the library wherever the prefix is.
-function(qdistlock_install_program name component)
-    if(IS_ABSOLUTE "${CMAKE_INSTALL_BINDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+# qdistlock_library_rpath(<variable> <folder>): where a program or plugin in this folder of the installation finds the
+# library, wherever the prefix is.
+function(qdistlock_library_rpath variable folder)
+    if(IS_ABSOLUTE "${folder}" OR IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
         set(rpath "${CMAKE_INSTALL_FULL_LIBDIR}")
     else()
-        file(RELATIVE_PATH rpath "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
+        file(RELATIVE_PATH rpath "/prefix/${folder}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
         string(PREPEND rpath "$ORIGIN/")
     endif()
+    set(${variable} "${rpath}" PARENT_SCOPE)
+endfunction()
+
+# qdistlock_install_program(<name> <component>)
+function(qdistlock_install_program name component)
+    qdistlock_library_rpath(rpath "${CMAKE_INSTALL_BINDIR}")
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "${rpath}")
     install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT ${component})
 endfunction()

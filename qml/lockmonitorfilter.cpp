@@ -19,7 +19,7 @@ static int rankOf(int status)
 LockMonitorFilter::LockMonitorFilter(QObject *parent)
     : QSortFilterProxyModel(parent)
 {
-    m_showTimer.setSingleShot(true); // of many changes in one turn of the event loop, the last one matters
+    m_showTimer.setSingleShot(true); // several changes in one turn of the event loop are handled once
     connect(&m_showTimer, &QTimer::timeout, this, &LockMonitorFilter::show);
     for (const auto signal : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved})
         connect(this, signal, this, &LockMonitorFilter::rowsChanged);
@@ -27,7 +27,8 @@ LockMonitorFilter::LockMonitorFilter(QObject *parent)
     connect(this, &QAbstractItemModel::layoutChanged, this, &LockMonitorFilter::showLater); // sorted
     connect(this, &QAbstractProxyModel::sourceModelChanged, this, [this] {
         disconnect(m_sourceDestroyed);
-        if (sourceModel()) // Qt 6.4 tells no view that the rows are gone
+        // When a source model is destroyed, Qt 6.4 emits no modelReset(), and views would keep its rows.
+        if (sourceModel())
             m_sourceDestroyed = connect(sourceModel(), &QObject::destroyed, this, [this] { setSourceModel(nullptr); });
     });
     setSortRole(LockMonitorModel::Name);

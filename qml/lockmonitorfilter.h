@@ -50,7 +50,7 @@ public:
     void setStatuses(const QList<int> &statuses);
     void setSortOrder(Qt::SortOrder order) { sort(0, order); }
     /// The rows on the screen. The filter keeps the names of their locks in visibleNames() of its model, unless
-    /// firstVisible() is -1, which is the default. A model has room for the names of one filter.
+    /// firstVisible() is -1, which is the default. Only one filter of a model may do so.
     ///@{
     int firstVisible() const { return m_firstVisible; }
     void setFirstVisible(int row);
@@ -86,7 +86,7 @@ private:
     QList<int> m_statuses;
     int m_firstVisible = -1;
     int m_lastVisible = -1;
-    QPointer<LockMonitorModel> m_shownTo; ///< whose visibleNames() are ours
+    QPointer<LockMonitorModel> m_shownTo; ///< the model whose visibleNames() this filter has set
     QTimer m_showTimer;
     QMetaObject::Connection m_sourceDestroyed;
     int m_count = 0; ///< as last notified

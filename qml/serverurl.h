@@ -10,8 +10,8 @@
 
 namespace QDistLock {
 
-/// The server that a property `server` with this value means; one that is no URL gives an invalid one, which a
-/// LockRegistry reports.
+/// Converts the value of a property `server`: an empty one means the default server. If it is no valid URL, the result
+/// is invalid, and a LockRegistry that gets it reports an error.
 inline QUrl serverUrl(const QString &server)
 {
     return server.isEmpty() ? LockRegistry::defaultServer() : QUrl(server, QUrl::StrictMode);

@@ -91,15 +91,15 @@ public:
 
     /// The default of interval().
     static constexpr std::chrono::milliseconds DefaultInterval{1000};
-    /// At most as many locks have rows; problems() says if there are more.
+    /// The greatest number of rows; problems() says if there are more locks.
     static constexpr int MaximumCount = 100'000;
 
     /// Shows nothing before setRegistry().
     explicit LockMonitorModel(QObject *parent = nullptr);
-    /// \a registry must live in the same thread. Use one that has no locks, so that
-    /// the model's commands do not delay theirs.
+    /// \a registry must live in the same thread. Use one that has no locks, so that the model's commands do not delay
+    /// theirs.
     explicit LockMonitorModel(LockRegistry *registry, QObject *parent = nullptr);
-    /// Its registry stays.
+    /// Does not destroy its registry.
     ~LockMonitorModel() override;
 
     /// The connection, for example for LockRegistry::waiters() and forceRelease(). To release a lock by force only if
@@ -154,7 +154,7 @@ public:
     /// The row of the lock \a name; -1 if there is none.
     Q_INVOKABLE int rowOf(const QString &name) const;
 
-    /// What views call. data() has the roles above, and Qt::DisplayRole is the name.
+    /// Called by views. data() has the roles above, and Qt::DisplayRole is the name.
     ///@{
     int rowCount(const QModelIndex &parent = QModelIndex()) const override;
     QVariant data(const QModelIndex &index, int role = Qt::DisplayRole) const override;

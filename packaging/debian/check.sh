@@ -90,7 +90,7 @@ no_lint()
     echo "no warning"
 }
 
-# It runs until it is ended, and misses no QML file.
+# The program runs until the time-out ends it, and reports no missing QML file.
 shows_window()
 {
     rc=0

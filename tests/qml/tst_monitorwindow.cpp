@@ -103,7 +103,7 @@ private:
             command << "PX" << QByteArray::number(ttl);
         QCOMPARE(m_server.command(command).toByteArray(), "OK");
     }
-    /// As a client that died writes it: with a client id that has no connection.
+    /// Writes a lock whose holder has no connection, as after the death of a client.
     void writeDead(const QByteArray &name);
 
     RedisServer m_server;
@@ -727,7 +727,7 @@ void TestMonitorWindow::pictures()
     QGuiApplication::setPalette(former);
 }
 
-/// What is installed: it finds its QML files, and connects.
+/// The program qdistlock-monitor loads its QML files and connects to the server.
 void TestMonitorWindow::program()
 {
     EVENTUALLY_COMPARE(m_server.connectedClients(), 0);

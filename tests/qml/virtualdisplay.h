@@ -10,7 +10,7 @@
 namespace Support {
 
 /*!
-    An X server for the tests of one program, which sees only that. Create it before the application object. The server
+    Starts an X server without a screen (Xvfb), and makes Qt use it. Create it before the application object. The server
     ends when this process does.
 */
 class VirtualDisplay

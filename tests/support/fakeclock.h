@@ -19,7 +19,7 @@ public:
     void advance(std::chrono::nanoseconds time) { m_now += time.count(); }
 
 private:
-    // That of the others: locks of a memory: server are kept by the clocks of their clients.
+    // Begins at the real time, because a memory: server compares the times of its clients, and some use the real clock.
     std::atomic<std::chrono::nanoseconds::rep> m_now{
             std::chrono::nanoseconds(QDistLock::LeaseClock::system()->now().time_since_epoch()).count()};
 };

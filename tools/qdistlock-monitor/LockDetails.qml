@@ -18,18 +18,18 @@ Pane {
     required property real unit
     required property bool dark
 
-    /// What the row of the lock has; null if there is none.
+    /// The data of the lock in the model, as of the last update(); null if the model has no row for it.
     property var lock: null
+    property double updated: 0 ///< when the model read it, on the clock of locks.now
     /// null: not known yet
     property var waiters: null
     property string problem ///< why `waiters` are not known
-    property int questions: 0
-    property bool isAsking: false
+    property var question: null ///< the one that is not answered yet; null: none
     readonly property bool isHeld: lock !== null && lock.holder !== ""
     /// A holder of another library has no fencing token, by which one could be sure to hit no other.
     readonly property bool isForeign: isHeld && lock.holders[0].id === ""
     readonly property bool canRelease: !readOnly && isHeld && !isForeign && lock.fencingToken > 0
-    readonly property int age: lock ? Math.floor((locks.now - lock.updated) / 1000) : 0
+    readonly property int age: lock ? Math.floor((locks.now - updated) / 1000) : 0
 
     signal releaseWanted()
 
@@ -51,22 +51,22 @@ Pane {
             fencingToken: read(LockMonitorModel.FencingToken),
             permits: read(LockMonitorModel.Permits),
             permitsTaken: read(LockMonitorModel.PermitsTaken),
-            handOvers: read(LockMonitorModel.HandOvers),
-            updated: read(LockMonitorModel.Updated)
+            handOvers: read(LockMonitorModel.HandOvers)
         };
+        updated = read(LockMonitorModel.Updated);
         if (JSON.stringify(now) !== JSON.stringify(lock))
             lock = now;
     }
 
     function askWaiters() {
-        if (isAsking)
+        if (question)
             return;
-        isAsking = true;
-        const question = ++questions;
+        const asked = {};
+        question = asked;
         const finish = (list, why) => {
-            if (question !== questions)
+            if (question !== asked)
                 return;
-            isAsking = false;
+            question = null;
             waiters = list;
             problem = why;
         };
@@ -74,8 +74,7 @@ Pane {
     }
 
     onNameChanged: {
-        ++questions; // the answer to the last one is about another lock
-        isAsking = false;
+        question = null; // its answer would be about another lock
         waiters = null;
         problem = "";
         update();
@@ -139,7 +138,7 @@ Pane {
         visible: pane.lock !== null
         contentWidth: availableWidth
 
-        // No layout: that of Qt 6.4 crashes when a Repeater removes items of it.
+        // A Repeater in a layout would crash Qt 6.4: when it has removed items and the window is resized.
         Column {
             id: column
 
@@ -253,7 +252,7 @@ Pane {
         }
     }
 
-    // Always in sight.
+    // Below the part that scrolls, so that it is always visible.
     Column {
         id: foot
 

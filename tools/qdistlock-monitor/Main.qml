@@ -30,7 +30,7 @@ ApplicationWindow {
     visible: true
     title: serverText ? Words.fill(qsTr("Locks on %1"), serverText) : qsTr("Locks")
 
-    // The style of Qt 6.4 has colours of its own, and remains light on a dark desktop.
+    // The Fusion style of Qt 6.4 ignores the colours of the desktop, so they are set here.
     palette {
         alternateBase: system.alternateBase
         base: system.base
@@ -60,8 +60,6 @@ ApplicationWindow {
 
     LockMonitorModel {
         id: monitor
-
-        property date readAt ///< when it was paused
 
         objectName: "locks"
         server: window.server
@@ -170,10 +168,15 @@ ApplicationWindow {
             Button {
                 id: pause
 
+                property date pausedAt
+
                 objectName: "pause"
                 checkable: true
                 text: checked ? qsTr("Resume") : qsTr("Pause")
-                onClicked: monitor.readAt = new Date()
+                onCheckedChanged: {
+                    if (checked)
+                        pausedAt = new Date();
+                }
             }
         }
     }
@@ -182,7 +185,7 @@ ApplicationWindow {
         anchors.fill: parent
         spacing: 0
 
-        // Not in the layout itself: that of Qt 6.4 crashes when a Repeater removes items of it.
+        // A Repeater directly in a layout would crash Qt 6.4: when it has removed items and the window is resized.
         Column {
             id: bars
 
@@ -202,7 +205,7 @@ ApplicationWindow {
                 objectName: "paused"
                 width: bars.width
                 visible: pause.checked
-                text: Words.fill(qsTr("Paused at %1: what you see is from then."), Qt.formatTime(monitor.readAt, "hh:mm:ss"))
+                text: Words.fill(qsTr("Paused at %1: what you see is from then."), Qt.formatTime(pause.pausedAt, "hh:mm:ss"))
                 unit: window.unit
                 dark: window.dark
             }

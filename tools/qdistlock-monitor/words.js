@@ -60,12 +60,13 @@ function color(status, dark) {
     return dark ? "#a8b0b8" : "#5c6670";
 }
 
-// %1, %2, … in the text are the values, which may contain such marks themselves.
+// Replaces %1, %2, … by the values. Unlike arg(), it leaves such marks inside the values alone.
 function fill(text, ...values) {
     return text.replace(/%(\d)/g, (mark, number) => values[number - 1] ?? mark);
 }
 
-// Anybody may name a lock or a client: line breaks, and what turns the direction of the text around, are shown as \uXXXX.
+// Anybody may give a lock or a client any name. Line breaks, and characters that change the direction of the text, are
+// shown as \uXXXX.
 function printable(text) {
     return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
                         c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));

@@ -960,7 +960,7 @@ void tst_EngineConformance::batches()
         }
         return held.isEmpty();
     };
-    if (m_kind == Quorum) { // gives each server half a second; on a busy machine some need more, and are asked again
+    if (m_kind == Quorum) { // a server that has not replied after half a second has failed: ask again
         EVENTUALLY_VERIFY(forceAll());
     } else {
         forceAll();
