@@ -41,6 +41,11 @@ struct LockHistogram
             all += one;
         return all;
     }
+
+    /// The duration that \a percent of all durations, from 0 to 100, did not exceed; 0 if there are none. This is an
+    /// estimate, because only the range of each duration is known: they are taken to be spread evenly over their range,
+    /// and those longer than all Bounds to be as long as the last one.
+    QDISTLOCK_EXPORT std::chrono::nanoseconds percentile(double percent) const;
 };
 
 /*!

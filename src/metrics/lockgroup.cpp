@@ -189,6 +189,21 @@ void LockGroup::Histogram::add(nanoseconds duration)
     count(&m_sum, quint64(duration.count()));
 }
 
+nanoseconds LockHistogram::percentile(double percent) const
+{
+    const double wanted = double(count()) * (percent / 100);
+    double passed = 0;
+    std::chrono::duration<double, std::nano> begin{0}; // of the range
+    for (size_t i = 0; i < Bounds.size(); ++i) {
+        const auto inside = double(counts[i]);
+        if (inside > 0 && passed + inside >= wanted)
+            return std::chrono::round<nanoseconds>(begin + (Bounds[i] - begin) * ((wanted - passed) / inside));
+        passed += inside;
+        begin = Bounds[i];
+    }
+    return counts.back() > 0 ? Bounds.back() : nanoseconds(0);
+}
+
 LockHistogram LockGroup::Histogram::value() const
 {
     LockHistogram value;
