@@ -267,7 +267,7 @@ void TestSnippets::nightly()
 void TestSnippets::qml_data()
 {
     QTest::addColumn<QString>("file");
-    for (const char *file : {"Readme.qml", "Window.qml", "Actions.qml", "Monitor.qml"})
+    for (const char *file : {"Readme.qml", "Window.qml", "Actions.qml", "Monitor.qml", "Metrics.qml"})
         QTest::newRow(file) << file;
 }
 
