@@ -109,6 +109,8 @@ public:
     const QByteArray &arrival() const { return m_wait.arrival; }
     /// How long the oldest of the acquires waited that the hold began with.
     std::chrono::nanoseconds waited() const { return m_hold.waited; }
+    /// That of the last hold, which may have ended.
+    qint64 lastFencingToken() const { return m_hold.fencingToken; }
     /// Whether the server has answered, in the present acquisition or in that which the hold began with, that somebody
     /// else holds the lock.
     bool foundTaken() const { return m_wait.foundTaken; }

@@ -8,7 +8,7 @@
 #include "base/readyfuture.h"
 #include "engine/enginefactory.h"
 #include "lock/threadcheck.h"
-#include "metrics/lockgroup.h"
+#include "metrics/lockmeter.h"
 
 #include <QDistLock/impl/namebytes.h>
 
@@ -702,7 +702,7 @@ void MultiLockPrivate::fail(quint64 id, const LockOptions &options, const Engine
 void MultiLockPrivate::countFailure(const LockOptions &options, DistributedLock::Error code, const Member *member) const
 {
     if (!members.empty())
-        LockGroup::of(member ? member->name : members.front().name, options.label)->failed(code);
+        LockMeter::countFailure(member ? member->name : members.front().name, options.label, code);
 }
 
 /// \a event, which reports an acquisition, will report that the acquire was cancelled.

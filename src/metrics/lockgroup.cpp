@@ -3,16 +3,13 @@
 
 #include "metrics/lockgroup.h"
 
+#include "base/forksafemutex.h"
+
 #include <QtCore/qhash.h>
-#include <QtCore/qsystemdetection.h>
 
 #include <algorithm>
 #include <mutex>
 #include <utility>
-
-#ifdef Q_OS_UNIX
-#  include <pthread.h>
-#endif
 
 using namespace Qt::StringLiterals;
 
@@ -36,19 +33,22 @@ struct Groups
     std::atomic<quint32> generation{1};
 };
 
+std::mutex &groupsMutex();
+
 /// Locks of static storage duration may be released when other static objects are destroyed already.
 Groups &groups()
 {
     static auto *const all = [] {
         auto *const made = new Groups;
-#ifdef Q_OS_UNIX
-        // fork() copies the mutex. If another thread had locked it at that moment, nobody would unlock the copy.
-        ::pthread_atfork([] { groups().mutex.lock(); }, [] { groups().mutex.unlock(); },
-                         [] { groups().mutex.unlock(); });
-#endif
+        makeForkSafe<groupsMutex>();
         return made;
     }();
     return *all;
+}
+
+std::mutex &groupsMutex()
+{
+    return groups().mutex;
 }
 
 bool isDigit(QChar c)

@@ -3,6 +3,7 @@
 
 #include "metrics/lockmeter.h"
 
+#include "metrics/lockevents.h"
 #include "metrics/lockgroup.h"
 
 #include <utility>
@@ -32,19 +33,34 @@ void LockMeter::count(const QList<LeaseMachine::Outcome> &outcomes, const LeaseM
             m_held = m_group;
             m_heldSince = now;
             m_held->acquired(machine.waited(), machine.foundTaken());
+            if (LockEvents::areObserved()) {
+                LockEvent event = holdEvent(machine);
+                event.contended = machine.foundTaken();
+                event.waited = machine.waited();
+                LockEvents::report(&LockObserver::acquired, event);
+            }
             break;
         case Outcome::AcquireFailed:
             if (!m_isOneOfSeveral)
-                m_group->failed(outcome.error.code);
+                failed(m_group, m_name, outcome.error.code);
             break;
         case Outcome::Released:
+            if (LockEvents::areObserved())
+                LockEvents::report(&LockObserver::released, holdEvent(machine));
             std::exchange(m_held, nullptr)->released(now - m_heldSince);
             break;
         case Outcome::Lost:
+            if (LockEvents::areObserved()) {
+                LockEvent event = holdEvent(machine);
+                event.lossReason = outcome.reason;
+                LockEvents::report(&LockObserver::lost, event);
+            }
             std::exchange(m_held, nullptr)->lost(outcome.reason, now - m_heldSince);
             break;
         case Outcome::Renewed:
             m_held->renewed();
+            if (LockEvents::areObserved())
+                LockEvents::report(&LockObserver::renewed, holdEvent(machine));
             break;
         case Outcome::AtRisk:
             m_held->atRisk();
@@ -79,7 +95,34 @@ void LockMeter::countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMach
 void LockMeter::countRefusal(const QString &name, const QString &label, DistributedLock::Error error)
 {
     if (!m_isOneOfSeveral)
-        LockGroup::of(name, label)->failed(error);
+        countFailure(name, label, error);
+}
+
+void LockMeter::countFailure(const QString &name, const QString &label, DistributedLock::Error error)
+{
+    failed(LockGroup::of(name, label), name, error);
+}
+
+void LockMeter::failed(LockGroup *group, const QString &name, DistributedLock::Error error)
+{
+    group->failed(error);
+    if (!LockEvents::areObserved())
+        return;
+    LockEvent event;
+    event.name = name;
+    event.group = group->name();
+    event.error = error;
+    LockEvents::report(&LockObserver::failed, event);
+}
+
+LockEvent LockMeter::holdEvent(const LeaseMachine &machine) const
+{
+    LockEvent event;
+    event.name = m_name;
+    event.group = m_held->name();
+    event.fencingToken = machine.lastFencingToken();
+    event.held = machine.lastEventAt() - m_heldSince;
+    return event;
 }
 
 } // namespace QDistLock

@@ -12,9 +12,11 @@
 namespace QDistLock {
 
 class LockGroup;
+struct LockEvent;
 
 /*!
-    Counts what one lock does in the group of the lock, see LockMetrics. Thread: that of the lock.
+    Counts what one lock does in the group of the lock, see LockMetrics, and reports it to observers. Thread: that of
+    the lock.
 */
 class LockMeter
 {
@@ -27,12 +29,17 @@ public:
     void countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMachine &machine);
     /// An acquire of the lock \a name with \a label was refused before the machine knew of it.
     void countRefusal(const QString &name, const QString &label, DistributedLock::Error error);
+    /// An acquire of several locks failed, because of the lock \a name.
+    static void countFailure(const QString &name, const QString &label, DistributedLock::Error error);
     /// The lock is part of a MultiLock, which counts the failed acquires of the application. An acquire of this lock
     /// alone that fails is none of these, and is not counted.
     void setIsOneOfSeveral() { m_isOneOfSeveral = true; }
 
 private:
-    QString m_name;
+    static void failed(LockGroup *group, const QString &name, DistributedLock::Error error);
+    LockEvent holdEvent(const LeaseMachine &machine) const;
+
+    QString m_name; ///< cannot change while the lock is held or waited for
     QString m_label;
     quint32 m_generation = 0; ///< of m_group
     bool m_isOneOfSeveral = false;

@@ -5,6 +5,7 @@
 
 #include "qmltesting.h"
 
+#include "support/eventsums.h"
 #include "support/eventually.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
@@ -39,6 +40,7 @@ private Q_SLOTS:
     void differences();
     void readsInItsInterval();
     void changesInsideASlot();
+    void observer();
     void engineDestroyedBySlots_data();
     void engineDestroyedBySlots();
 
@@ -277,6 +279,22 @@ void TestQmlLockMetrics::changesInsideASlot()
     QCOMPARE(groupsOf(model), QStringList({u"b"_s, u"c"_s}));
     readOnce(model);
     QCOMPARE(groupsOf(model), QStringList({u"a"_s, u"b"_s, u"c"_s}));
+}
+
+/// A LockObserver hears of the locks of QML.
+void TestQmlLockMetrics::observer()
+{
+    const auto sums = Support::EventSums::installed();
+    {
+        Scene scene("DistributedLock { name: 'qml'; server: 'memory:'; active: true }");
+        EVENTUALLY_VERIFY(scene.lock()->isHeld());
+    }
+    EVENTUALLY_VERIFY(sums->differences().isEmpty());
+    const auto groups = LockMetrics::snapshot();
+    QCOMPARE(groups.size(), 1);
+    QCOMPARE(groups.first().group, u"qml"_s);
+    QCOMPARE(groups.first().released, 1U);
+    LockObserver::remove(sums.get());
 }
 
 void TestQmlLockMetrics::engineDestroyedBySlots_data()

@@ -7,6 +7,7 @@
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockMetrics>
 #include <QDistLock/LockMonitorModel>
+#include <QDistLock/LockObserver>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/MultiLock>
 #include <QDistLock/ReadWriteLock>
@@ -19,6 +20,7 @@
 #include <QPromise>
 
 #include <functional>
+#include <memory>
 
 using namespace QDistLock;
 using namespace Qt::StringLiterals;
@@ -243,6 +245,27 @@ void metrics()
     const QByteArray text = LockMetrics::openMetricsText(); // for Prometheus
     //! [metrics]
     qInfo() << text;
+}
+
+//! [observer]
+class AuditLog : public LockObserver
+{
+public:
+    void acquired(const LockEvent &event) override { qInfo() << "acquired" << event.name << event.fencingToken; }
+    void released(const LockEvent &event) override { qInfo() << "released" << event.name << event.fencingToken; }
+    void lost(const LockEvent &event) override
+    {
+        qInfo() << "lost" << event.name << event.fencingToken << event.lossReason;
+    }
+};
+//! [observer]
+
+void observe()
+{
+    //! [observer]
+
+    LockObserver::install(std::make_shared<AuditLog>()); // at the beginning of main()
+    //! [observer]
 }
 
 } // namespace Pages

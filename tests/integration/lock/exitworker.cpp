@@ -3,10 +3,12 @@
 
 // Holds some locks, waits for others, and ends in one of many ways once a line arrives on standard input:
 //   exitworker MODE URL HELD WAITED
+// "observed MODE" is the same, with a LockObserver, which says "ended held:0" and so on.
 // The locks held are held:0, held:1, …; those waited for, which somebody else must hold, waited:0, waited:1, …
 // Says "ready" once it holds and waits for them all, and "thread ended after N ms" if a QThread held them.
 
 #include <QDistLock/Annotations>
+#include <QDistLock/LockObserver>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/QuitOnSignals>
 #include <QDistLock/ScopedLock>
@@ -217,6 +219,14 @@ int outlives(int argc, char **argv)
     return application.exec();
 }
 
+/// Says which holds have ended. Called by several threads.
+class Speaker : public QDistLock::LockObserver
+{
+public:
+    void released(const QDistLock::LockEvent &event) override { say("ended " + event.name.toUtf8()); }
+    void lost(const QDistLock::LockEvent &event) override { released(event); }
+};
+
 class Thread : public QThread
 {
 public:
@@ -406,7 +416,11 @@ int main(int argc, char **argv)
 {
     if (argc != 5)
         return 64;
-    const QByteArray mode(argv[1]);
+    QByteArray mode(argv[1]);
+    if (mode.startsWith("observed ")) {
+        mode.remove(0, qstrlen("observed "));
+        QDistLock::LockObserver::install(std::make_shared<Speaker>());
+    }
     server = QUrl(QString::fromLocal8Bit(argv[2]));
     heldCount = QByteArray(argv[3]).toInt();
     waitedCount = QByteArray(argv[4]).toInt();

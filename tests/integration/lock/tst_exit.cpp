@@ -87,6 +87,8 @@ private Q_SLOTS:
     void killedServer() { QVERIFY(endWithKilledServer() >= 0); }
     void killedServerInTime_data();
     TIMING void killedServerInTime() { endsInTime(endWithKilledServer()); }
+    void observed_data();
+    void observed();
     void threadThatCannotStart_data() { addRows<int>("never", {{"later it can", 0}, {"never", 1}}); }
     void threadThatCannotStart();
     void signalEndsTheEventLoop_data()
@@ -218,6 +220,28 @@ void tst_Exit::nothingIsLeft()
     QVERIFY(program);
     QVERIFY(end(program.get(), mode) >= 0);
     QCOMPARE(left(), QList<QByteArray>());
+}
+
+void tst_Exit::observed_data()
+{
+    QTest::addColumn<QString>("mode");
+    for (const char *mode : {"quit", "instance", "slot", "thread", "thread instance", "scoped", "withLock"})
+        QTest::newRow(mode) << QString::fromLatin1(mode);
+}
+
+/// A LockObserver hears how each hold ends.
+void tst_Exit::observed()
+{
+    QFETCH(QString, mode);
+    const auto program = start(u"observed "_s + mode, u"unix"_s, 3, 0);
+    QVERIFY(program);
+    program->proceed();
+    if (mode.startsWith(u"thread"))
+        QVERIFY(program->waitForOutput("thread ended"));
+    else
+        QVERIFY(program->waitForEnd() && program->hasSucceeded());
+    for (const char *const name : {"held:0", "held:1", "held:2"})
+        QCOMPARE(program->output().count(QByteArray("ended ") + name + '\n'), 1);
 }
 
 /// So many that the end must wait until the server has read them, which it does for 250 ms at most.

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// What LockMetrics counts, in each form in which a lock is acquired; a foreign program reads the text.
+// What LockMetrics counts, in each form in which a lock is acquired; a foreign program reads the text. After each
+// function, a LockObserver has heard of exactly what was counted.
 
 #include "support/locktest.h"
 
+#include "support/eventsums.h"
 #include "support/openmetrics.h"
 #include "support/registrytime.h"
 
@@ -131,19 +133,36 @@ private Q_SLOTS:
     void textOfOddNames();
     void threads();
     void manyGroups(); // the last one: later groups are counted in "other"
+
+private:
+    void resetAll();
+
+    std::shared_ptr<EventSums> m_sums;
 };
 
 void tst_LockMetrics::init()
 {
     RedisAndMemoryTest::init();
+    resetAll();
+}
+
+void tst_LockMetrics::resetAll()
+{
+    if (m_sums)
+        QDistLock::LockObserver::remove(m_sums.get());
     LockMetrics::reset();
+    m_sums = EventSums::installed();
 }
 
 void tst_LockMetrics::cleanup()
 {
     LockMetrics::setGrouping(nullptr);
     RedisAndMemoryTest::cleanup();
-    QVERIFY(eventually(areBalanced)); // the library's own thread may still release something
+    // The library's own thread may still release something.
+    const auto isIdle = [](const LockStatistics &group) { return group.held == 0 && group.waiting == 0; };
+    QVERIFY(eventually([&] { return areBalanced() && all(LockMetrics::snapshot(), isIdle); }));
+    eventually([this] { return m_sums->differences().isEmpty(); });
+    QCOMPARE(m_sums->differences(), QStringList());
 }
 
 void tst_LockMetrics::holds()
@@ -720,12 +739,12 @@ void tst_LockMetrics::reset()
 {
     TestLock lock(registry(), u"nightly-report"_s);
     QVERIFY(acquireNow(&lock));
-    LockMetrics::reset();
+    resetAll();
     QCOMPARE(in(u"nightly-report"_s).acquired, 0U);
     QCOMPARE(in(u"nightly-report"_s).held, 1);
     QVERIFY(releaseNow(&lock));
     QCOMPARE(in(u"nightly-report"_s).released, 1U);
-    LockMetrics::reset();
+    resetAll();
     QVERIFY(LockMetrics::snapshot().isEmpty());
 }
 
@@ -794,7 +813,7 @@ void tst_LockMetrics::textOfOddNames()
     for (const QString &name : names.first(3))
         QCOMPARE(samples.value(u"qdistlock_failed_total{group=%1,reason=error}"_s.arg(name)).toDouble(), 1.);
     QCOMPARE(samples.size(), names.size() * (2 * 11 + 3 + 4 + 4 + 2 + 2));
-    LockMetrics::reset();
+    resetAll();
     QVERIFY(readOpenMetrics(LockMetrics::openMetricsText()) == QJsonObject());
     QVERIFY(LockMetrics::openMetricsText().endsWith("\n# EOF\n"));
 }
