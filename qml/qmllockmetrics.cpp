@@ -3,12 +3,12 @@
 
 #include "qmllockmetrics.h"
 
-#include <QtCore/qmetaobject.h>
+#include <QDistLock/impl/rolenames.h>
+
 #include <QtCore/qpointer.h>
 #include <QtCore/qvariant.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace QDistLock {
 
@@ -187,14 +187,7 @@ QVariant QmlLockMetrics::data(const QModelIndex &index, int role) const
 
 QHash<int, QByteArray> QmlLockMetrics::roleNames() const
 {
-    QHash<int, QByteArray> names;
-    const QMetaEnum roles = QMetaEnum::fromType<Role>();
-    for (int i = 0; i < roles.keyCount(); ++i) {
-        QByteArray name = roles.key(i);
-        name[0] = char(std::tolower(name[0]));
-        names.insert(roles.value(i), name);
-    }
-    return names;
+    return Detail::roleNames(QMetaEnum::fromType<Role>());
 }
 
 } // namespace QDistLock

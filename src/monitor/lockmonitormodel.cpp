@@ -8,13 +8,13 @@
 #include "lock/threadcheck.h"
 #include "monitor/lockwatch.h"
 
-#include <QtCore/qmetaobject.h>
+#include <QDistLock/impl/rolenames.h>
+
 #include <QtCore/qpointer.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
-#include <cctype>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -569,14 +569,7 @@ QVariant LockMonitorModel::data(const QModelIndex &index, int role) const
 
 QHash<int, QByteArray> LockMonitorModel::roleNames() const
 {
-    QHash<int, QByteArray> names;
-    const QMetaEnum roles = QMetaEnum::fromType<Role>();
-    for (int i = 0; i < roles.keyCount(); ++i) {
-        QByteArray name = roles.key(i);
-        name[0] = char(std::tolower(name[0]));
-        names.insert(roles.value(i), name);
-    }
-    return names;
+    return Detail::roleNames(QMetaEnum::fromType<Role>());
 }
 
 void LockMonitorModel::refresh()
