@@ -204,10 +204,12 @@ void tst_LockObserver::losses()
     QVERIFY(acquireNow(&lock));
     const qint64 fencingToken = lock.fencingToken();
     still.advance(1min);
-    if (reason == DistributedLock::LeaseExpired)
+    if (reason == DistributedLock::LeaseExpired) {
         still.pass(Outlasting);
-    else
+    } else {
+        QVERIFY(eventually([&] { return isListening(&still); }));
         QVERIFY(awaited(still.forceRelease(u"a"_s)).value == LockRegistry::Done);
+    }
     QVERIFY(eventually([&] { return losses.size() == 1; }));
     QCOMPARE(losses.first().name, u"a"_s);
     QCOMPARE(losses.first().lossReason, reason);
@@ -317,8 +319,10 @@ void tst_LockObserver::deletesTheLock()
         lock->release();
     else if (when == u"renewed"_s)
         still.pass(Outlasting / 2);
-    else if (when == u"lost"_s)
+    if (when == u"lost"_s) {
+        QVERIFY(eventually([&] { return isListening(&still); }));
         QVERIFY(awaited(still.forceRelease(u"a"_s)).value == LockRegistry::Done);
+    }
     QVERIFY(eventually([&] { return !lock; }));
     QVERIFY(eventually([&] {
         return QStringList({u"released a"_s, u"lost a"_s, u"failed a"_s})
