@@ -5,12 +5,12 @@
 
 #include "clitest.h"
 
+#include "support/aclrules.h"
 #include "support/certificates.h"
 #include "support/fakeserver.h"
 #include "support/locktesting.h"
 #include "support/rows.h"
 
-#include <QtCore/qfile.h>
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
@@ -29,17 +29,6 @@ using Support::RedisServer;
 namespace {
 
 const QByteArray Password = "c4n4ry";
-
-/// The words of docs/acl.txt after ACL SETUSER lockapp.
-QList<QByteArray> shippedRule()
-{
-    QFile file(QStringLiteral(ACL_RULE));
-    if (!file.open(QIODevice::ReadOnly))
-        qFatal("no ACL rule");
-    QList<QByteArray> words = file.readAll().simplified().split(' ').sliced(3);
-    words[words.indexOf(">SECRET")] = '>' + Password;
-    return words;
-}
 
 bool isRight(const QByteArray &word)
 {
@@ -203,7 +192,7 @@ void tst_Doctor::withoutOneRight_data()
 {
     QTest::addColumn<QByteArray>("right");
     QTest::newRow("none") << QByteArray();
-    for (const QByteArray &word : shippedRule()) {
+    for (const QByteArray &word : Support::aclRule("lockapp", Password)) {
         if (isRight(word))
             QTest::newRow(word.constData()) << word;
     }
@@ -219,7 +208,7 @@ void tst_Doctor::withoutOneRight()
         if (dryRun && !hasDryRun)
             break;
         m_server.command({"ACL", "DELUSER", "lockapp"});
-        QList<QByteArray> rule = shippedRule();
+        QList<QByteArray> rule = Support::aclRule("lockapp", Password);
         rule.removeAll(right);
         QVariant set = m_server.command(QList<QByteArray>{"ACL", "SETUSER", "lockapp"} + rule);
         if (dryRun)
@@ -246,7 +235,7 @@ void tst_Doctor::withoutOneRight()
 void tst_Doctor::leavesNothing()
 {
     doctor(m_server.url().toEncoded(), {u"--prefix"_s, u"a{b}c:"_s});
-    QList<QByteArray> rule = shippedRule();
+    QList<QByteArray> rule = Support::aclRule("lockapp", Password);
     m_server.command(QList<QByteArray>{"ACL", "SETUSER", "lockapp"} + rule);
     const Report report = doctor(urlOf(Password));
     QCOMPARE(report.level(u"rights"_s), u"ok"_s);

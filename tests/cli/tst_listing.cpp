@@ -5,6 +5,7 @@
 
 #include "clitest.h"
 
+#include "support/aclrules.h"
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/rows.h"
@@ -59,6 +60,7 @@ private Q_SLOTS:
     void badInput_data();
     void badInput();
     void outcomes();
+    void userWhoOnlyReads();
 
 private:
     Result run(const QStringList &arguments);
@@ -753,6 +755,44 @@ void tst_Listing::outcomes()
     holder.closeWriteChannel();
     holder.waitForStatus();
     m_json += holder.output();
+}
+
+/// The user for monitors in docs/acl.txt.
+void tst_Listing::userWhoOnlyReads()
+{
+    QCOMPARE(m_server.command(QByteArrayList{"ACL", "SETUSER", "lockmonitor"}
+                              + Support::aclRule("lockmonitor", "c4n4ry"))
+                     .toByteArray(),
+             "OK");
+    m_server.command({"ACL", "LOG", "RESET"});
+    hold(u"written"_s);
+    hold(u"read"_s, LockTesting::options().withMode(LockOptions::Shared));
+    QUrl url = m_server.url();
+    url.setUserName(u"lockmonitor"_s);
+    url.setPassword(u"c4n4ry"_s);
+    const auto run = [&url](const QStringList &arguments) { return CliTesting::run({url.toEncoded()}, arguments); };
+    const QByteArray pid = QByteArray::number(QCoreApplication::applicationPid());
+    for (const QStringList &arguments : {QStringList{u"ls"_s}, QStringList{u"show"_s, u"written"_s, u"read"_s}}) {
+        const Result result = run(arguments);
+        QVERIFY2(result.status == 0 && result.errors.isEmpty(), result.errors.constData());
+        QVERIFY2(result.output.contains("written") && result.output.contains("read"), result.output.constData());
+        QCOMPARE(result.output.count(pid), 2);
+    }
+    const Result metrics = run({u"metrics"_s});
+    QVERIFY2(metrics.status == 0, metrics.errors.constData());
+    for (const char *const group : {"written", "read"})
+        QVERIFY2(metrics.output.contains(QByteArray("group=\"") + group + "\"} 1\n"), metrics.output.constData());
+    Program watch({url.toEncoded()}, {u"watch"_s});
+    QVERIFY(watch.waitForOutput("written"));
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0); // none of these asks for what it may not have
+
+    const Result released = run({u"release"_s, u"written"_s, u"--force"_s, u"--yes"_s});
+    QCOMPARE(released.status, 77);
+    QVERIFY(m_server.exists("lock:written"));
+    const Result doctor = run({u"doctor"_s}); // is for those who use locks
+    QCOMPARE(doctor.status, 2);
+    QVERIFY2(doctor.output.contains("the user lacks +set"), doctor.output.constData());
+    QVERIFY2(doctor.output.contains("2 held"), doctor.output.constData());
 }
 
 void tst_Listing::cleanupTestCase()

@@ -6,6 +6,7 @@
 #include "qmltesting.h"
 #include "virtualdisplay.h"
 
+#include "support/aclrules.h"
 #include "support/eventually.h"
 #include "support/redisserver.h"
 #include "support/rows.h"
@@ -533,19 +534,22 @@ void TestMonitorWindow::notTheWrongOnes()
     QVERIFY(!isDialogOpen());
 }
 
+/// The user for monitors in docs/acl.txt.
 void TestMonitorWindow::refused()
 {
-    QVERIFY(m_server.command({"ACL", "SETUSER", "looker", "on", ">pw", "~*", "&*", "+@all", "-del", "-unlink"})
-                    .toByteArray()
-            == "OK");
+    QCOMPARE(m_server.command(QByteArrayList{"ACL", "SETUSER", "lockmonitor"} + Support::aclRule("lockmonitor", "pw"))
+                     .toByteArray(),
+             "OK");
     writeDead("a");
     QUrl url = m_server.url();
-    url.setUserName(u"looker"_s);
+    url.setUserName(u"lockmonitor"_s);
     url.setPassword(u"pw"_s);
     load({{u"server"_s, url.toString()}});
     QVERIFY(!m_window->title().contains(u"pw"));
     EVENTUALLY_VERIFY(item(u"chipDisconnected"_s));
     clickRow(u"a"_s);
+    EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Nobody waits"_s);
+    QVERIFY(!item(u"problem"_s));
     click(u"release"_s);
     EVENTUALLY_VERIFY(isDialogOpen());
     click(u"take"_s);

@@ -1,19 +1,27 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The least-privilege rule of docs/acl.txt: everything works under it, each single right of it is needed for
-// what the documentation says, and neither user name nor password appears in any text.
+// The least-privilege rules of docs/acl.txt: everything works under that of lockapp, and under that of lockmonitor, all
+// that only reads; each single right is needed for what the documentation says, and neither user name nor password
+// appears in any text.
 
 #include "support/locktest.h"
 
+#include "support/aclrules.h"
+#include "support/eventually.h"
 #include "support/faultproxy.h"
 #include "support/registrytime.h"
+#include "support/respclient.h"
 #include "support/rows.h"
+
+#include <QDistLock/LockMonitorModel>
 
 #include <QtCore/qfile.h>
 #include <QtCore/qloggingcategory.h>
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 using namespace Qt::StringLiterals;
 
@@ -28,21 +36,17 @@ const auto Password = u"canarypassword"_s;
 /// Longer than any test.
 constexpr milliseconds Lease = 10min;
 
-/// What follows "ACL SETUSER".
-QList<QByteArray> shippedRule()
+/// What follows "ACL SETUSER", for User.
+QByteArrayList shippedRule(const QByteArray &user = "lockapp")
 {
-    QFile file(QStringLiteral(ACL_FILE));
-    if (!file.open(QIODevice::ReadOnly))
-        return {};
-    QList<QByteArray> words = file.readAll().trimmed().split(' ');
-    if (words.size() < 10 || words.takeFirst() != "ACL" || words.takeFirst() != "SETUSER")
-        return {};
-    words[0] = User.toUtf8();
-    for (QByteArray &word : words) {
-        if (word == ">SECRET")
-            word = '>' + Password.toUtf8();
-    }
-    return words;
+    return QByteArrayList{User.toUtf8()} + aclRule(user, Password.toUtf8());
+}
+
+/// The commands, keys and channels that \a rule allows.
+QByteArrayList rightsOf(QByteArrayList rule)
+{
+    rule.removeIf([](const QByteArray &word) { return !QByteArrayView("+~&").contains(word.front()); });
+    return rule;
 }
 
 } // namespace
@@ -54,20 +58,39 @@ private Q_SLOTS:
     void initTestCase();
     void init();
     void cleanup();
-    void pageQuotesTheRule();
+    void pageQuotesTheRules();
     void everythingWorks();
     void formerConnectionIsEnded();
     void withoutOneRight_data();
     void withoutOneRight();
-    void ruleHasNoMoreThanThis();
+    void rulesHaveNoMoreThanThis();
     void wrongPassword_data();
     void wrongPassword();
     void rightTakenAwayWhileHeld();
     void userSwitchedOffAndOn();
     void holderMayNotPublish();
     void tokensRiseWithoutDel();
+    void monitorSees();
+    void monitorWithoutOneRight_data();
+    void monitorWithoutOneRight();
+    void monitorMayNotWrite();
+    void monitorHasNoRightToWrite();
 
 private:
+    /// One lock of each kind, held until the end of the function.
+    struct Locks
+    {
+        explicit Locks(const QUrl &server);
+        LockRegistry registry;
+        std::vector<std::unique_ptr<TestLock>> held;
+        std::unique_ptr<TestLock> waiter;
+        bool areHeld() const
+        {
+            return std::all_of(held.begin(), held.end(), [](const auto &lock) { return lock->isHeld(); });
+        }
+    };
+    /// What a monitor with User cannot see of Locks, and whether it says why.
+    QString unseen();
     QUrl urlOf(const QUrl &url, const QString &user = User, const QString &password = Password) const
     {
         QUrl result = url;
@@ -91,7 +114,6 @@ void tst_Acl::initTestCase()
 {
     RedisLockTest::initTestCase();
     QLoggingCategory::setFilterRules(u"qdistlock.*=true"_s);
-    QVERIFY(!shippedRule().isEmpty());
 }
 
 void tst_Acl::init()
@@ -112,13 +134,14 @@ void tst_Acl::cleanup()
     QVERIFY2(!all.contains(QLatin1String("canary")), qPrintable(all));
 }
 
-void tst_Acl::pageQuotesTheRule()
+void tst_Acl::pageQuotesTheRules()
 {
-    QFile rule(QStringLiteral(ACL_FILE));
     QFile page(QStringLiteral(SERVERS_PAGE));
-    QVERIFY(rule.open(QIODevice::ReadOnly));
     QVERIFY(page.open(QIODevice::ReadOnly));
-    QVERIFY(page.readAll().contains(rule.readAll().trimmed()));
+    const QByteArray text = page.readAll();
+    QCOMPARE(aclLines().size(), 2);
+    for (const QByteArray &line : aclLines())
+        QVERIFY(text.contains('\n' + line + '\n'));
 }
 
 /// Does everything that a client can do. Returns what failed, and the error unless it names the right to grant.
@@ -315,7 +338,7 @@ void tst_Acl::withoutOneRight()
 {
     QFETCH(QByteArray, right);
     QFETCH(QString, failing);
-    QList<QByteArray> rule = shippedRule();
+    QByteArrayList rule = shippedRule();
     QCOMPARE(rule.removeAll(right), 1);
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(rule));
@@ -324,13 +347,11 @@ void tst_Acl::withoutOneRight()
 }
 
 // Each right has its row above.
-void tst_Acl::ruleHasNoMoreThanThis()
+void tst_Acl::rulesHaveNoMoreThanThis()
 {
     QStringList rights;
-    for (const QByteArray &word : shippedRule()) {
-        if (word.startsWith('+') || word.startsWith('~') || word.startsWith('&'))
-            rights << QString::fromLatin1(word);
-    }
+    for (const QByteArray &word : rightsOf(shippedRule()))
+        rights << QString::fromLatin1(word);
     rights.sort();
     QStringList tested{u"+evalsha"_s,   u"+eval"_s,          u"+get"_s,         u"~lock:*"_s,
                        u"~{lock:*}*"_s, u"+set"_s,           u"+time"_s,        u"+pexpire"_s,
@@ -342,6 +363,7 @@ void tst_Acl::ruleHasNoMoreThanThis()
                        u"+role"_s,      u"+info"_s,          u"+pexpireat"_s};
     tested.sort();
     QCOMPARE(rights, tested);
+    QCOMPARE(rightsOf(shippedRule("lockmonitor")).size(), 15); // the rows of monitorWithoutOneRight()
 }
 
 void tst_Acl::wrongPassword_data()
@@ -433,7 +455,7 @@ void tst_Acl::userSwitchedOffAndOn()
 // A counter ahead of the server's clock stays ahead, though what was tried first cannot be taken back.
 void tst_Acl::tokensRiseWithoutDel()
 {
-    QList<QByteArray> rule = shippedRule();
+    QByteArrayList rule = shippedRule();
     QCOMPARE(rule.removeAll("+del"), 1);
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(rule));
@@ -456,7 +478,7 @@ void tst_Acl::tokensRiseWithoutDel()
 // The next waiter cannot be notified.
 void tst_Acl::holderMayNotPublish()
 {
-    QList<QByteArray> rule = shippedRule();
+    QByteArrayList rule = shippedRule();
     QCOMPARE(rule.removeAll("&lock:client:*"), 1);
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(rule));
@@ -475,6 +497,173 @@ void tst_Acl::holderMayNotPublish()
     QCOMPARE(lock.spies.failure(), DistributedLock::PermissionError);
     QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(QLatin1String("channels")), qPrintable(lock.errorString()));
+}
+
+tst_Acl::Locks::Locks(const QUrl &server)
+    : registry(server)
+{
+    const LockOptions exclusive = options(Lease, LockOptions::Forever);
+    for (const auto &[name, options] :
+         {std::pair("exclusive", exclusive), std::pair("shared", LockOptions(exclusive).withMode(LockOptions::Shared)),
+          std::pair("permits", LockOptions(exclusive).withPermits(3))}) {
+        held.push_back(std::make_unique<TestLock>(&registry, QString::fromLatin1(name), options));
+        if (!acquireNow(held.back().get()))
+            QTest::qFail(qPrintable(held.back()->errorString()), __FILE__, __LINE__);
+    }
+    waiter = std::make_unique<TestLock>(&registry, u"exclusive"_s, exclusive);
+    if (!joinQueue(waiter.get()))
+        QTest::qFail("not in the queue", __FILE__, __LINE__);
+}
+
+QString tst_Acl::unseen()
+{
+    LockRegistry registry(urlOf(m_server.url()));
+    QDistLock::LockMonitorModel model(&registry);
+    const auto data = [&model](const QString &name, int role) { return model.index(model.rowOf(name)).data(role); };
+    QStringList unseen;
+    const auto expect = [&unseen](const char *what, const std::function<bool()> &isSeen) {
+        if (!isSeen())
+            unseen << QString::fromLatin1(what);
+    };
+    eventually([&] { return model.isComplete(); });
+    const QString pid = QString::number(QCoreApplication::applicationPid());
+    for (const auto &[name, kind] : {std::pair("exclusive", QDistLock::LockMonitorModel::Exclusive),
+                                     std::pair("shared", QDistLock::LockMonitorModel::Readers),
+                                     std::pair("permits", QDistLock::LockMonitorModel::Permitted)}) {
+        const QString lock = QString::fromLatin1(name);
+        if (data(lock, QDistLock::LockMonitorModel::Kind).toInt() != kind || model.rowOf(lock) < 0) {
+            unseen << lock;
+            continue;
+        }
+        expect("holder", [&] { return data(lock, QDistLock::LockMonitorModel::Holder).toString().contains(pid); });
+        expect("time", [&] { return data(lock, QDistLock::LockMonitorModel::Deadline).toLongLong() > model.now(); });
+        expect("token", [&] { return data(lock, QDistLock::LockMonitorModel::FencingToken).toLongLong() > 0; });
+    }
+    if (!unseen.contains(u"exclusive"_s))
+        expect("queue", [&] { return data(u"exclusive"_s, QDistLock::LockMonitorModel::QueueLength) == 1; });
+    const auto waiters = awaited(registry.waiters(u"exclusive"_s));
+    expect("waiters", [&] { return waiters.value.size() == 1; });
+    expect("waiter", [&] { return waiters.value.value(0).client.pid == QCoreApplication::applicationPid(); });
+    expect("list", [&] { return awaited(registry.list(u"*"_s)).value.size() == 3; });
+    expect("inspect", [&] { return awaited(registry.inspect(u"exclusive"_s)).held; });
+    unseen.removeDuplicates();
+    m_texts += model.problems().join(u'\n') + waiters.errorString;
+    if (!model.problems().isEmpty())
+        unseen << u"(problems)"_s;
+    return unseen.join(u' ');
+}
+
+void tst_Acl::monitorSees()
+{
+    const Locks locks(m_server.url());
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(shippedRule("lockmonitor")));
+    m_server.command({"ACL", "LOG", "RESET"});
+    QCOMPARE(unseen(), QString());
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0); // it asks for nothing that it may not have
+    QCOMPARE(m_log->messages(QtWarningMsg), QStringList());
+    QCOMPARE(m_log->messages(QtWarningMsg, "qdistlock.redis"), QStringList());
+}
+
+void tst_Acl::monitorWithoutOneRight_data()
+{
+    addColumns<QByteArray, QString>("right", "unseen");
+    const auto row = [](const char *right, const char *unseen) {
+        QTest::newRow(right) << QByteArray(right) << QString::fromLatin1(unseen);
+    };
+    const char *const everything = "exclusive shared permits list inspect (problems)";
+    row("~lock:*", everything);
+    row("~{lock:*}*", "exclusive shared permits waiters waiter list inspect (problems)");
+    row("+get", everything);
+    row("+pttl", everything);
+    row("+scan", "exclusive shared permits list (problems)");
+    row("+zcard", "exclusive shared permits list (problems)");
+    row("+time", "exclusive shared permits waiters waiter list (problems)");
+    row("+zrange", "shared permits waiters waiter list");
+    // Without scripts, locks of one holder are read by single commands.
+    row("+evalsha", "shared permits list");
+    row("+eval", "shared permits list"); // where the server does not know the scripts yet
+    row("+client|list", "holder waiter (problems)");
+    row("+info", "(problems)"); // a holder that has connected again, or none, is not found
+    // Without these, each connection adds refusals to the server's ACL LOG.
+    row("+ping", "");
+    row("+client|setname", "");
+    row("+client|id", "");
+}
+
+void tst_Acl::monitorWithoutOneRight()
+{
+    QFETCH(QByteArray, right);
+    const Locks locks(m_server.url());
+    QByteArrayList rule = shippedRule("lockmonitor");
+    QCOMPARE(rule.removeAll(right), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    m_server.command({"SCRIPT", "FLUSH"});
+    QTEST(unseen(), "unseen");
+}
+
+/// Neither with the API, not even with the holder's token, nor with commands, nor in a script.
+void tst_Acl::monitorMayNotWrite()
+{
+    const Locks locks(m_server.url());
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(shippedRule("lockmonitor")));
+    const QByteArrayList keys = m_server.keys();
+
+    LockRegistry registry(urlOf(m_server.url()));
+    for (const LockOptions::Mode mode : {LockOptions::Exclusive, LockOptions::Shared}) {
+        TestLock lock(&registry, u"free"_s, options(Lease).withMode(mode));
+        QCOMPARE(failureNow(&lock), DistributedLock::PermissionError);
+    }
+    TestLock permit(&registry, u"permits"_s, options(Lease).withPermits(3));
+    QCOMPARE(failureNow(&permit), DistributedLock::PermissionError);
+    const auto errorOf = [](auto future) { return awaited(future).error; };
+    const QByteArray token = m_server.get("lock:exclusive");
+    QVERIFY(!token.isEmpty());
+    QCOMPARE(errorOf(registry.renew(u"exclusive"_s, token, Lease)), DistributedLock::PermissionError);
+    QCOMPARE(errorOf(registry.release(u"exclusive"_s, token)), DistributedLock::PermissionError);
+    for (const QString &name : {u"exclusive"_s, u"shared"_s, u"permits"_s})
+        QCOMPARE(errorOf(registry.forceRelease(name)), DistributedLock::PermissionError);
+    QCOMPARE(errorOf(registry.setPermits(u"permits"_s, 1)), DistributedLock::PermissionError);
+
+    RespClient client;
+    QVERIFY(client.connectToUnix(m_server.socketPath()));
+    QCOMPARE(client.command({"AUTH", User.toUtf8(), Password.toUtf8()}).toByteArray(), "OK");
+    const QByteArray queue = "{lock:exclusive}:queue";
+    const QList<QByteArrayList> commands{{"DEL", "lock:exclusive"},
+                                         {"UNLINK", "lock:shared"},
+                                         {"SET", "lock:exclusive", "1"},
+                                         {"PEXPIRE", "lock:permits", "1"},
+                                         {"ZADD", queue, "1", "1"},
+                                         {"ZREM", queue, "1"},
+                                         {"RENAME", queue, "lock:other"},
+                                         {"FLUSHALL"},
+                                         {"PUBLISH", "lock:client:1", "force 1"},
+                                         {"CLIENT", "KILL", "TYPE", "normal"},
+                                         {"CONFIG", "SET", "maxmemory", "1"}};
+    for (const QByteArrayList &command : commands) {
+        QVERIFY2(client.command(command).toByteArray().startsWith("-NOPERM"), command.join(' ').constData());
+        const QByteArrayList script{"EVAL", "return redis.call(unpack(ARGV))", "0"};
+        const QByteArray reply = client.command(script + command).toByteArray();
+        const bool isRefused = reply.contains("can't run this command") || reply.contains("ACL failure in script")
+                || reply.contains("not allowed from script");
+        QVERIFY2(isRefused, (command.join(' ') + ": " + reply).constData());
+    }
+    QCOMPARE(m_server.keys(), keys);
+    QVERIFY(locks.areHeld());
+    QCOMPARE(locks.waiter->queuePosition(), 0);
+}
+
+// Scripts of a user can do no more than the user.
+void tst_Acl::monitorHasNoRightToWrite()
+{
+    QVariantList harmful;
+    for (const char *const category : {"write", "pubsub"})
+        harmful += m_server.command({"ACL", "CAT", category}).toList();
+    QVERIFY(harmful.contains(QByteArray("pexpire")));
+    for (const QByteArray &right : rightsOf(shippedRule("lockmonitor")))
+        QVERIFY2(!harmful.contains(right.sliced(1)), right.constData());
 }
 
 QTEST_GUILESS_MAIN(tst_Acl)

@@ -6,8 +6,10 @@
 #include "support/locktest.h"
 
 #include "engine/redis/clusternode.h"
+#include "support/aclrules.h"
 #include "support/certificates.h"
 #include "support/clusterslot.h"
+#include "support/eventually.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
@@ -16,6 +18,8 @@
 #include "support/rows.h"
 #include "support/shiftedclock.h"
 #include "support/testkinds.h"
+
+#include <QDistLock/LockMonitorModel>
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qfile.h>
@@ -30,6 +34,7 @@ using namespace Qt::StringLiterals;
 
 using namespace LockTesting;
 using namespace Support;
+using QDistLock::LockMonitorModel;
 
 namespace {
 
@@ -121,11 +126,10 @@ int replaceMaster(RedisCluster *cluster, int former, bool isStopped)
 /// For the user lockapp: the rule of docs/acl.txt, and the rights that docs/servers.md adds for a cluster.
 QByteArray leastRights()
 {
-    const QByteArray rule = contentOf(QStringLiteral(ACL_FILE)).simplified();
     const QByteArray page = contentOf(QStringLiteral(SERVERS_PAGE)).simplified();
     const qsizetype first = page.indexOf("`+cluster|slots") + 1;
     const QByteArray added = page.sliced(first, page.indexOf('`', first) - first);
-    return rule.sliced(rule.indexOf("lockapp")) + ' ' + added;
+    return "lockapp " + aclRule("lockapp", "SECRET").join(' ') + ' ' + added;
 }
 
 } // namespace
@@ -189,6 +193,7 @@ private Q_SLOTS:
     void refusedLoginsStayRare();
     void loginRefusedWhileNobodyNeedsIt();
     void userWithLeastRights();
+    void monitorUser();
     void errors_data();
     void errors();
     void twoClusters();
@@ -1386,6 +1391,50 @@ void tst_Cluster::userWithLeastRights()
     QVERIFY(eventually([&] { return forced.isFinished(); }));
     for (int i = 0; i < cluster.nodeCount(); ++i)
         QCOMPARE(cluster.node(i).command({"ACL", "LOG"}).toList().size(), 0);
+}
+
+void tst_Cluster::monitorUser()
+{
+    const QByteArray added = "+cluster|slots +cluster|nodes +cluster|myid +asking";
+    QVERIFY(contentOf(QStringLiteral(SERVERS_PAGE)).simplified().contains("also needs `" + added + '`'));
+    auto options = RedisCluster::Options::mastersOnly();
+    options.users = {"lockmonitor " + aclRule("lockmonitor", "SECRET").join(' ') + ' ' + added};
+    Started<RedisCluster> cluster(options);
+    LockRegistry holders(cluster.url());
+    std::vector<std::unique_ptr<TestLock>> locks;
+    for (int i = 0; i < 20; ++i) {
+        locks.push_back(std::make_unique<TestLock>(&holders, u"job%1"_s.arg(i), LockTesting::options(Lease)));
+        QVERIFY(acquireNow(locks.back().get()));
+    }
+    QUrl url = cluster.url();
+    url.setUserName(u"lockmonitor"_s);
+    url.setPassword(u"SECRET"_s);
+    LockRegistry registry(url);
+    LockMonitorModel model(&registry);
+    EVENTUALLY_COMPARE(model.count(), 20);
+    const int slot = clusterSlot("lock:job7");
+    const int target = cluster.ownerOf(slot) == 0 ? 1 : 0;
+    QVERIFY(cluster.beginMove(slot, target));
+    QVERIFY(cluster.moveKey("lock:job7", target));
+    model.refresh();
+    const qint64 before = model.now();
+    const auto isRead = [&](int row) {
+        const QModelIndex index = model.index(row);
+        return index.data(LockMonitorModel::Updated).toLongLong() > before
+                && index.data(LockMonitorModel::Status).value<LockMonitorModel::LockStatus>() == LockMonitorModel::Held;
+    };
+    const auto areAllRead = [&] {
+        for (int row = 0; row < model.count(); ++row) {
+            if (!isRead(row))
+                return false;
+        }
+        return model.count() == 20;
+    };
+    EVENTUALLY_VERIFY(areAllRead());
+    QCOMPARE(model.problems(), QStringList());
+    const auto forced = awaited(registry.forceRelease(u"job7"_s));
+    QCOMPARE(forced.error, DistributedLock::PermissionError);
+    QVERIFY(locks.at(7)->isHeld());
 }
 
 void tst_Cluster::errors_data()

@@ -5,11 +5,15 @@
 
 #include "support/locktest.h"
 
+#include "support/aclrules.h"
 #include "support/certificates.h"
+#include "support/eventually.h"
 #include "support/fakesentinel.h"
 #include "support/posix.h"
 #include "support/rows.h"
 #include "support/sentinelset.h"
+
+#include <QDistLock/LockMonitorModel>
 
 #include <QtCore/qfile.h>
 #include <QtCore/qsavefile.h>
@@ -41,17 +45,6 @@ const QByteArray SentinelRights = "+auth +ping +client|setname +client|id +clien
                                   "+sentinel|get-master-addr-by-name";
 const QByteArray SentinelChannel = "&+switch-master";
 
-/// The words of docs/acl.txt after ACL SETUSER lockapp.
-QList<QByteArray> shippedRule()
-{
-    QFile file(QStringLiteral(ACL_FILE));
-    if (!file.open(QIODevice::ReadOnly))
-        qFatal("no ACL rule");
-    QList<QByteArray> words = file.readAll().simplified().split(' ').sliced(3);
-    words[words.indexOf(">SECRET")] = '>' + Password;
-    return words;
-}
-
 } // namespace
 
 class tst_SentinelAccess : public LockTest
@@ -66,6 +59,7 @@ private Q_SLOTS:
     void tlsProblems_data();
     void tlsProblems();
     void leastRights();
+    void monitorUser();
     void missingRight();
     void passwordsReplaced();
     void announcedAddress_data();
@@ -204,7 +198,8 @@ void tst_SentinelAccess::leastRights()
     const QByteArray text = page.readAll().simplified();
     QVERIFY(text.contains('`' + SentinelRights + '`') && text.contains('`' + SentinelChannel + '`'));
     for (int i = 0; i < m_set->serverCount(); ++i) {
-        const QVariant set = m_set->server(i).command(QList<QByteArray>{"ACL", "SETUSER", "lockapp"} + shippedRule());
+        const QVariant set = m_set->server(i).command(QByteArrayList{"ACL", "SETUSER", "lockapp"}
+                                                      + aclRule("lockapp", Password));
         QCOMPARE(set.toByteArray(), QByteArray("OK"));
     }
     qputenv("QDISTLOCK_SENTINEL_PASSWORD", Password);
@@ -222,6 +217,29 @@ void tst_SentinelAccess::leastRights()
     QVERIFY(lock.isHeld() && lock.spies.lost.isEmpty());
     QVERIFY2(!log.text().contains(QString::fromLatin1(Password)), qPrintable(log.text()));
     QVERIFY2(!log.text().contains(u"NOPERM"_s), qPrintable(log.text()));
+}
+
+/// One who only reads the locks; at the Sentinels with the rights of any other client.
+void tst_SentinelAccess::monitorUser()
+{
+    for (int i = 0; i < m_set->serverCount(); ++i) {
+        const QVariant set = m_set->server(i).command(QByteArrayList{"ACL", "SETUSER", "lockmonitor"}
+                                                      + aclRule("lockmonitor", Password));
+        QCOMPARE(set.toByteArray(), QByteArray("OK"));
+    }
+    TestLock lock(registry(), u"job"_s, options(Lease));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    qputenv("QDISTLOCK_SENTINEL_PASSWORD", Password);
+    QUrl url = m_set->url(u"sentinel-user=lockapp"_s);
+    url.setUserName(u"lockmonitor"_s);
+    url.setPassword(QString::fromLatin1(Password));
+    LockRegistry monitor(url);
+    const QDistLock::LockMonitorModel model(&monitor);
+    EVENTUALLY_VERIFY(model.isComplete());
+    QCOMPARE(model.problems(), QStringList());
+    QVERIFY(model.rowOf(u"job"_s) >= 0);
+    QCOMPARE(awaited(monitor.forceRelease(u"job"_s)).error, DistributedLock::PermissionError);
+    QVERIFY(lock.isHeld());
 }
 
 void tst_SentinelAccess::missingRight()
