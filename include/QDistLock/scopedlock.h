@@ -154,6 +154,7 @@ private:
     static Deadline endOfReleaseWait();
     void fail(DistributedLock::Error error, const QString &text);
     QString describe(const QString &text) const;
+    QString logLine(const QString &text) const;
 
     const QList<LockAddress> m_addresses; ///< of the locks that are acquired together: one, except in a ScopedMultiLock
     LockResult m_result;

@@ -33,7 +33,8 @@ void FailureLog::log(QtMsgType type, const LockedCall &call, const LockedCallInf
         isFirst = burst.failures++ == 0;
         burst.quiet = Deadline(Quiet);
     }
-    const QString text = dropped ? info.errorString + u"; the call was dropped"_s : info.errorString;
+    const QString text = withFields(dropped ? info.errorString + u"; the call was dropped"_s : info.errorString,
+                                    info.lock);
     if (!isFirst)
         qCDebug(lcLock, "%ls", qUtf16Printable(text));
     else if (type == QtWarningMsg)

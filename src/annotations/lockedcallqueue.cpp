@@ -64,7 +64,8 @@ void logReleased(const std::shared_ptr<const LockedMethod> &method, const LockRe
     call.method = method;
     const QString text =
             u"acquired, but released because the event loop of the thread that must run the call did not run; run exec() there, block that thread for less long, or use ScopedLock, which needs no event loop"_s;
-    qCWarning(lcLock, "%ls: %ls", qUtf16Printable(call.displayName()), qUtf16Printable(describeLock(request, text)));
+    const QString line = u"%1: %2"_s.arg(call.displayName(), describeLock(request, text));
+    qCWarning(lcLock, "%ls", qUtf16Printable(withFields(line, request.address.name())));
 }
 
 } // namespace
@@ -86,10 +87,10 @@ public:
 
     ~HeldLocks()
     {
-        QList<const LockRequest *> lostRequests;
+        std::vector<size_t> lostHolds;
         for (size_t i = m_holds.size(); i-- > 0;) {
             if (!m_holds[i]->isHeld() && m_reported.count(i) == 0)
-                lostRequests.append(&m_call.requests.at(qsizetype(i)));
+                lostHolds.push_back(i);
             if (m_holds[i]->leave()) // a scope that re-entered the lock may outlive the call
                 m_holds[i]->release();
         }
@@ -97,8 +98,8 @@ public:
         QList<LockedCallInfo> lost;
         if (wanted) {
             // After the releases, because the message handler of the application may take long.
-            for (const LockRequest *const request : std::as_const(lostRequests))
-                lost.append(logLoss(*request, LostWhileItRan));
+            for (const size_t i : lostHolds)
+                lost.append(logLoss(i, LostWhileItRan));
         }
         if (wanted && QThread::currentThread() == m_thread)
             m_calls->receive({m_queue, Message::LocksReleased, 0, 0, lost});
@@ -111,7 +112,7 @@ public:
     {
         if (!m_reported.insert(index).second)
             return {};
-        return {logLoss(m_call.requests.at(qsizetype(index)), LostWhileItRuns)};
+        return {logLoss(index, LostWhileItRuns)};
     }
 
     const std::vector<std::shared_ptr<LockHold>> &holds() const { return m_holds; }
@@ -120,16 +121,18 @@ public:
         const LockRequest *const request = m_call.requests.isEmpty() ? nullptr : &m_call.requests.first();
         const QString text = u"the work under it ended with an exception: %1"_s.arg(Detail::quoted(what));
         const LockResult result{DistributedLock::NoError, request ? describeLock(*request, text) : text, 0};
-        qCInfo(lcLock, "%ls", qUtf16Printable(m_call.info(request, result).errorString));
+        const QString line = m_call.info(request, result).errorString;
+        qCInfo(lcLock, "%ls", qUtf16Printable(request ? m_holds.front()->logLine(line, request->address) : line));
     }
 
 private:
     Q_DISABLE_COPY_MOVE(HeldLocks)
-    LockedCallInfo logLoss(const LockRequest &request, QStringView text) const
+    LockedCallInfo logLoss(size_t index, QStringView text) const
     {
+        const LockRequest &request = m_call.requests.at(qsizetype(index));
         const LockResult result{DistributedLock::NoError, describeLock(request, text.toString()), 0};
         const LockedCallInfo info = m_call.info(&request, result);
-        qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
+        qCWarning(lcLock, "%ls", qUtf16Printable(m_holds[index]->logLine(info.errorString, request.address)));
         return info;
     }
 
@@ -335,8 +338,9 @@ void LockedCallQueue::runFirst()
                       timedOut(call->call.requests, index, released ? ReleasedBeforeItsTurn : LostBeforeItsTurn));
         return;
     }
-    qCDebug(lcLock, "%ls: its lock was lost before the event loop ran the call; it is acquired again",
-            qUtf16Printable(call->call.displayName()));
+    const QString line = u"%1: its lock was lost before the event loop ran the call; it is acquired again"_s.arg(
+            call->call.displayName());
+    qCDebug(lcLock, "%ls", qUtf16Printable(withFields(line, call->call.requests.at(index).address.name())));
 }
 
 void LockedCallQueue::runUnderLocks()

@@ -107,7 +107,7 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
             && (!call.receiver || ThreadCalls::hasApplicationEnded() || (reported && !call.objects.contains(nullptr)));
     const LockedCallInfo info = call.info(request, result);
     if (skipped || expected) {
-        qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
+        qCDebug(lcLock, "%ls", qUtf16Printable(withFields(info.errorString, info.lock)));
         if (!reported && calls && skipped)
             Q_EMIT calls->skipped(info);
         return;

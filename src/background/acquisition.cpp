@@ -48,10 +48,11 @@ qint64 Acquisition::fencingToken(const LockAddress &address) const
     return 0;
 }
 
-void Acquisition::end(const LockResult &result, const QList<qint64> &fencingTokens)
+void Acquisition::end(const LockResult &result, const QList<qint64> &fencingTokens, const QByteArray &client)
 {
     m_result = result;
     m_fencingTokens = fencingTokens;
+    m_client = client;
     m_ended.store(true, std::memory_order_release);
     acquireEnded.release();
     const auto completion = std::exchange(m_completion, nullptr);

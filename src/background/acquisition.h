@@ -52,9 +52,12 @@ public:
     /// That of the lock \a address; 0 if it is none of these, or the acquire has not succeeded. Kept after the hold.
     qint64 fencingToken(const LockAddress &address) const;
 
-    /// Ends the acquire; \a fencingTokens are those of the locks, if it was successful. To be called once, by the
-    /// service.
-    void end(const LockResult &result, const QList<qint64> &fencingTokens = {});
+    /// The id of the client that holds the locks, for the log; empty if the acquire has not succeeded.
+    QByteArray client() const { return hasEnded() ? m_client : QByteArray(); }
+
+    /// Ends the acquire; if it was successful, \a fencingTokens are those of the locks, and \a client holds them. To be
+    /// called once, by the service.
+    void end(const LockResult &result, const QList<qint64> &fencingTokens = {}, const QByteArray &client = {});
     /// Ends the hold after a release; also after a failed acquire. To be called once, by the service.
     void endHold(bool confirmed);
     /// Ends the hold after a loss, and calls the LossNotice. To be called by the service, in place of endHold().
@@ -87,6 +90,7 @@ private:
     const LossNotice m_lost;
     LockResult m_result;           ///< valid after m_ended
     QList<qint64> m_fencingTokens; ///< valid after m_ended
+    QByteArray m_client;           ///< valid after m_ended
     std::atomic<bool> m_ended{false};
 };
 

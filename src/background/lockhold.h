@@ -4,6 +4,7 @@
 #pragma once
 
 #include "background/acquisition.h"
+#include "base/logging.h"
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +33,11 @@ public:
     const QList<LockAddress> &addresses() const { return m_acquisition->addresses; }
     /// Of the lock \a address; 0 if it is none of these, and before the grant. Kept after the release.
     qint64 fencingToken(const LockAddress &address) const { return m_acquisition->fencingToken(address); }
+    /// \a text with the fields of the lock \a address: for the log.
+    QString logLine(const QString &text, const LockAddress &address) const
+    {
+        return withFields(text, address.name(), fencingToken(address), m_acquisition->client());
+    }
     /// How the acquire ended; CancelledError before that.
     LockResult result() const { return m_acquisition->result(); }
     /// Never blocks; later calls do nothing. Cancels the acquire if that is still in progress. If the same thread

@@ -119,6 +119,15 @@ QString ScopedLock::describe(const QString &text) const
     return u"%1: %2"_s.arg(subjectOf(names), text);
 }
 
+/// For the log: \a text with the fields of the lock, if it is about one.
+QString ScopedLock::logLine(const QString &text) const
+{
+    if (m_addresses.size() > 1)
+        return text;
+    const LockAddress &address = m_addresses.first();
+    return m_hold ? m_hold->logLine(text, address) : withFields(text, address.name());
+}
+
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 {
     m_result = {error, describe(text), 0};
@@ -131,7 +140,7 @@ void ScopedLock::acquire(std::shared_ptr<LockHold> outer, const LockOptions &opt
         fail(DistributedLock::UpgradeError,
              u"this thread %1; end that scope first, or begin it in LockOptions::Exclusive without permits"_s.arg(
                      whyNotCovered(outer->options(), options)));
-        qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
+        qCWarning(lcLock, "%ls", qUtf16Printable(logLine(m_result.errorString)));
         return;
     }
     if (outer && outer->reenter()) {
@@ -149,20 +158,19 @@ void ScopedLock::acquire(std::shared_ptr<LockHold> outer, const LockOptions &opt
     if (service->isCurrentThread()) {
         fail(DistributedLock::OptionsError,
              u"a scoped lock in the library's own thread would wait for itself; use it in a thread of the application"_s);
-        qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
+        qCWarning(lcLock, "%ls", qUtf16Printable(logLine(m_result.errorString)));
         return;
     }
     const bool inGuiThread = isGuiThread();
     if (inGuiThread && options.wait > 0ms && !isGuiThreadWaitAllowed()) {
         fail(DistributedLock::BusyError,
              u"not acquired, because waiting in the GUI thread would freeze the user interface; use wait = 0, a worker thread or DistributedLock, or allow the wait with ScopedLock::setGuiThreadWaitAllowed()"_s);
-        qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
+        qCWarning(lcLock, "%ls", qUtf16Printable(logLine(m_result.errorString)));
         return;
     }
     if (options.wait == LockOptions::Forever) {
         if (const QString holder = ownHolder(m_addresses); !holder.isEmpty()) {
-            qCWarning(lcLock, "%ls%ls", qUtf16Printable(describe(u"a scope waits without a limit"_s)),
-                      qUtf16Printable(holder));
+            qCWarning(lcLock, "%ls", qUtf16Printable(logLine(describe(u"a scope waits without a limit"_s) + holder)));
         }
     }
     const bool failFast = inGuiThread && options.wait == 0ms;
@@ -200,7 +208,8 @@ ScopedLock::~ScopedLock()
         ThreadLocks::remove(m_hold);
     } else {
         qCWarning(lcLock, "%ls",
-                  qUtf16Printable(describe(u"the scope was destroyed in another thread than it was constructed in"_s)));
+                  qUtf16Printable(logLine(
+                          describe(u"the scope was destroyed in another thread than it was constructed in"_s))));
     }
     if (m_hold->leave())
         m_hold->release();
@@ -254,7 +263,7 @@ bool ScopedLock::release(const Deadline &waitEnd)
 {
     if (m_thread != QThread::currentThreadId()) {
         m_misused.store(true, std::memory_order_relaxed);
-        qCWarning(lcLock, "%ls", qUtf16Printable(result().errorString));
+        qCWarning(lcLock, "%ls", qUtf16Printable(logLine(result().errorString)));
         return false;
     }
     if (!m_hold || m_released.exchange(true))

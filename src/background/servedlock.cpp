@@ -137,7 +137,9 @@ void ServedLockOf<Lock>::acquired()
     QList<qint64> fencingTokens;
     for (const LockAddress &address : m_acquisition->addresses)
         fencingTokens.append(fencingTokenOf(m_lock, address));
-    m_acquisition->end({DistributedLock::NoError, QString(), fencingTokens.first()}, fencingTokens);
+    const LockEngine *const engine = LockRegistryPrivate::get(&m_server->m_registry)->engine();
+    m_acquisition->end({DistributedLock::NoError, QString(), fencingTokens.first()}, fencingTokens,
+                       engine ? engine->clientId() : QByteArray());
 }
 
 template<typename Lock>

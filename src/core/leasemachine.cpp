@@ -650,6 +650,7 @@ void LeaseMachine::lose(DistributedLock::LossReason reason, LeaseTime now, bool 
     Outcome &lost = report(Outcome::Lost);
     lost.reason = reason;
     lost.duration = std::max<nanoseconds>(0ns, now - deadline());
+    lost.fencingToken = m_hold.fencingToken;
     lost.error = m_obstacle.error;
     const auto releases = std::exchange(m_releases, {});
     for (const quint64 id : releases)

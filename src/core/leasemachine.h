@@ -89,6 +89,7 @@ public:
         quint64 epoch = 0; ///< in which it happened
         quint64 id = 0;
         std::chrono::nanoseconds duration{0};
+        qint64 fencingToken = 0; ///< that of the lost hold
         EngineError error = {};
     };
 

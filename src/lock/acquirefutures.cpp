@@ -60,10 +60,11 @@ QFuture<LockResult> AcquireFutures::ended(const LockResult &result)
     return end->promise.future();
 }
 
-void AcquireFutures::watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait)
+void AcquireFutures::watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait,
+                                    const QString &lock)
 {
     const std::shared_ptr<Promise> end = m_pending.at(id).end;
-    endWithoutEventLoop(owner, subject, wait, end, [end](const QString &reason) {
+    endWithoutEventLoop(owner, subject, lock, wait, end, [end](const QString &reason) {
         end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
         end->promise.finish();
     });

@@ -51,7 +51,8 @@ public:
     static QFuture<LockResult> ended(const LockResult &result);
     bool contains(quint64 id) const { return m_pending.find(id) != m_pending.end(); }
     /// See endWithoutEventLoop(). \a id has a future.
-    void watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait);
+    void watchEventLoop(quint64 id, QObject *owner, const QString &subject, std::chrono::milliseconds wait,
+                        const QString &lock = {});
     /// Whether the future of \a id was cancelled, or has ended without an event loop.
     bool isUnwanted(quint64 id) const;
     Pending extract(quint64 id);

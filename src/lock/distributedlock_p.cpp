@@ -108,9 +108,10 @@ void DistributedLockPrivate::leaveThread()
     if (!registry)
         return;
     leaveRegistry(LockRegistryPrivate::leftBehindReason());
-    qCWarning(lcLock,
-              "Lock %ls: %ls; create it in that thread, or give it a registry of that thread with setRegistry()",
-              qUtf16Printable(quotedName()), qUtf16Printable(m_registryGone));
+    const QString text =
+            u"Lock %1: %2; create it in that thread, or give it a registry of that thread with setRegistry()"_s.arg(
+                    quotedName(), m_registryGone);
+    qCWarning(lcLock, "%ls", qUtf16Printable(logLine(text)));
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
@@ -301,7 +302,8 @@ void DistributedLockPrivate::release(quint64 id)
         return;
     const bool unannounced = isUnannounced();
     if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
-        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held", qUtf16Printable(quotedName()));
+        qCWarning(lcLock, "%ls",
+                  qUtf16Printable(logLine(u"Lock %1: release() of a lock that is not held"_s.arg(quotedName()))));
     const QPointer<DistributedLock> guard(q);
     if (unannounced)
         cancel();
@@ -334,7 +336,8 @@ QByteArray DistributedLockPrivate::detach()
         return {};
     const QByteArray token = waiter().token;
     if (!isHeld(now()) || !machine.handOut(now())) {
-        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held", qUtf16Printable(quotedName()));
+        qCWarning(lcLock, "%ls",
+                  qUtf16Printable(logLine(u"Lock %1: detach() of a lock that is not held"_s.arg(quotedName()))));
         return {};
     }
     run(InsideCall);
@@ -344,7 +347,7 @@ QByteArray DistributedLockPrivate::detach()
 void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
 {
     if (acquireFutures.contains(id))
-        acquireFutures.watchEventLoop(id, q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait);
+        acquireFutures.watchEventLoop(id, q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait, address.name());
 }
 
 QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
@@ -579,6 +582,12 @@ QString DistributedLockPrivate::describe(const QString &text) const
     return LockRegistryPrivate::describe(registry, u"Lock "_s + quotedName(), text);
 }
 
+QString DistributedLockPrivate::logLine(const QString &text, qint64 fencingToken) const
+{
+    const LockEngine *const engine = registry ? registry->engine() : nullptr;
+    return withFields(text, address.name(), fencingToken, engine ? engine->clientId() : QByteArray());
+}
+
 EngineError withText(EngineError error, const LockOptions &used, bool isOneOfSeveral)
 {
     switch (error.rule) {
@@ -622,12 +631,12 @@ QString subjectOf(const QStringList &names)
     return u"Lock %1 and %2 others"_s.arg(first, QString::number(names.size() - 1));
 }
 
-void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease)
+void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease, const QString &lock)
 {
-    qCWarning(lcLock,
-              "%ls: the lease is %lld ms, which is very short; it is given in milliseconds: write %lld for %lld s",
-              qUtf16Printable(subject), qlonglong(lease.count()), qlonglong(lease.count() * 1000),
-              qlonglong(lease.count()));
+    const QString text =
+            u"%1: the lease is %2 ms, which is very short; it is given in milliseconds: write %3 for %2 s"_s.arg(
+                    subject, QString::number(lease.count()), QString::number(lease.count() * 1000));
+    qCWarning(lcLock, "%ls", qUtf16Printable(withFields(text, lock)));
 }
 
 EngineError DistributedLockPrivate::withText(const EngineError &engineError) const
@@ -665,7 +674,7 @@ void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failur
     AcquireFutures::Pending acquire = acquireFutures.extract(id);
     m_withdrawn.remove(id);
     const LockResult result{failure.code, describe(failure.text), 0};
-    qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
+    qCDebug(lcLock, "%ls", qUtf16Printable(logLine(result.errorString)));
     const bool changed = storeError(failure);
     if (acquireEnded)
         acquireEnded(id, failure);
@@ -769,8 +778,9 @@ void DistributedLockPrivate::deliver(const Event &event)
         const QString late = outcome.duration > 0ns ? u" (noticed %1 ms after its deadline)"_s.arg(
                                      std::chrono::duration_cast<milliseconds>(outcome.duration).count())
                                                     : QString();
-        qCWarning(lcLock, "%ls [%s]%ls", qUtf16Printable(describe(why.text)),
-                  QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(outcome.reason), qUtf16Printable(late));
+        const char *const reason = QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(outcome.reason);
+        const QString text = u"%1 [%2]%3"_s.arg(describe(why.text), QLatin1String(reason), late);
+        qCWarning(lcLock, "%ls", qUtf16Printable(logLine(text, outcome.fencingToken)));
         errorEnded();
         m_told.clear();
         if (m_announcedEpoch != outcome.epoch)
@@ -808,7 +818,7 @@ void DistributedLockPrivate::deliver(const Event &event)
             const bool isTold = m_told.contains(outcome.error.code);
             m_told.insert(outcome.error.code);
             if (!isTold && !isLogged)
-                qCWarning(lcLock, "%ls", qUtf16Printable(describe(outcome.error.text)));
+                qCWarning(lcLock, "%ls", qUtf16Printable(logLine(describe(outcome.error.text))));
             setError(outcome.error);
             if (guard && !isTold)
                 Q_EMIT q->errorOccurred(outcome.error.code);
@@ -826,8 +836,10 @@ void DistributedLockPrivate::deliver(const Event &event)
 bool DistributedLockPrivate::isForeignCall(const char *function) const
 {
     const QString problem = wrongThread(q, function);
-    if (!problem.isEmpty())
-        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(quotedName()), qUtf16Printable(problem));
+    if (!problem.isEmpty()) {
+        const QString text = u"Lock %1: %2"_s.arg(quotedName(), problem);
+        qCWarning(lcLock, "%ls", qUtf16Printable(withFields(text, address.name())));
+    }
     return !problem.isEmpty();
 }
 
@@ -842,7 +854,7 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
             q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem, options.label); },
             Qt::QueuedConnection);
     const QString text = u"Lock %1: %2"_s.arg(quotedName(), problem);
-    qCWarning(lcLock, "%ls", qUtf16Printable(text));
+    qCWarning(lcLock, "%ls", qUtf16Printable(withFields(text, address.name())));
     return text;
 }
 
@@ -853,7 +865,7 @@ void DistributedLockPrivate::hintAtMilliseconds()
         return;
     leaseGivenAsInt = false;
     leaseHintGiven = true;
-    warnOfShortLease(u"Lock %1"_s.arg(quotedName()), options.lease);
+    warnOfShortLease(u"Lock %1"_s.arg(quotedName()), options.lease, address.name());
 }
 
 } // namespace QDistLock

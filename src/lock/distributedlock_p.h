@@ -51,8 +51,8 @@ inline bool isSuspiciouslyShort(std::chrono::milliseconds lease)
 {
     return lease.count() > 0 && lease.count() < 100;
 }
-/// \a subject: what the text begins with.
-void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease);
+/// \a subject: what the text begins with. \a lock: the name, if the text is about one lock.
+void warnOfShortLease(const QString &subject, std::chrono::milliseconds lease, const QString &lock = {});
 /// No error, or one that an acquire can end with while the server works.
 bool isOrdinary(DistributedLock::Error error);
 
@@ -132,6 +132,9 @@ public:
     /// \a text after the name of the lock and of the server.
     QString describe(const QString &text) const;
     QString quotedName() const { return Detail::quoted(address.name()); }
+    /// \a text with the fields of this lock: for the log. In the lock's own thread.
+    QString logLine(const QString &text) const { return logLine(text, machine.fencingToken()); }
+    QString logLine(const QString &text, qint64 fencingToken) const;
     EngineError withText(const EngineError &engineError) const;
 
     /// The properties that the application sees. They change together with their NOTIFY signals, so that the lock does

@@ -46,12 +46,14 @@ void LockReference::callInItsThread(Function function) const
     if (!m_link)
         return;
     QString misuse;
+    QString name;
     {
         const std::lock_guard locker(m_link->mutex);
         DistributedLock *const lock = m_link->lock;
         if (!lock)
             return;
         if (!std::exchange(m_link->misuseReported, true)) {
+            name = m_link->name;
             misuse =
                     u"Lock %1: a LockGuard or coroutine of it was used or destroyed in the wrong thread: in "
                     "%2, but the lock lives in %3, whose event loop now gives it back; keep guards and coroutines in the thread of their lock"_s
@@ -61,7 +63,7 @@ void LockReference::callInItsThread(Function function) const
                 lock, [lock, function = std::move(function)] { function(lock); }, Qt::QueuedConnection);
     }
     if (!misuse.isEmpty())
-        qCWarning(lcLock, "%ls", qUtf16Printable(misuse));
+        qCWarning(lcLock, "%ls", qUtf16Printable(withFields(misuse, name)));
 }
 
 quint64 LockReference::holdNumber(qint64 fencingToken) const

@@ -37,6 +37,7 @@ constexpr milliseconds LongestWait = std::chrono::hours(24 * 365);
 struct Watch
 {
     QString subject;
+    QString lock;
     QString thread;
     Clock::time_point end;
     std::shared_ptr<FutureEnd> state;
@@ -96,7 +97,7 @@ private:
                 u"%1 in %2, which has run no event loop since; without one nothing ends there: run exec() in that thread, or use ScopedLock, which needs none"_s
                         .arg(watch->subject, watch->thread);
         if (!std::exchange(watch->isReported, true))
-            qCWarning(lcLock, "%ls", qUtf16Printable(text));
+            qCWarning(lcLock, "%ls", qUtf16Printable(withFields(text, watch->lock)));
         if (Clock::now() < watch->end)
             return true;
         if (watch->state->take())
@@ -113,7 +114,7 @@ private:
 
 } // namespace
 
-void endWithoutEventLoop(QObject *object, const QString &subject, milliseconds wait,
+void endWithoutEventLoop(QObject *object, const QString &subject, const QString &lock, milliseconds wait,
                          const std::shared_ptr<FutureEnd> &state, std::function<void(const QString &reason)> end)
 {
     if (QThread::currentThread()->loopLevel() > 0)
@@ -122,8 +123,8 @@ void endWithoutEventLoop(QObject *object, const QString &subject, milliseconds w
     const auto loopHasRun = std::make_shared<std::atomic<bool>>(false);
     QMetaObject::invokeMethod(
             object, [loopHasRun] { loopHasRun->store(true); }, Qt::QueuedConnection);
-    watches->add({subject, describe(QThread::currentThread()), Clock::now() + std::min(wait, LongestWait) + Patience,
-                  state, loopHasRun, std::move(end)});
+    watches->add({subject, lock, describe(QThread::currentThread()),
+                  Clock::now() + std::min(wait, LongestWait) + Patience, state, loopHasRun, std::move(end)});
 }
 
 } // namespace QDistLock

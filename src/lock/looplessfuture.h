@@ -29,12 +29,13 @@ private:
     Call this if nothing but the event loop of the calling thread can end a future. It does nothing while a loop runs in
     this thread. Otherwise the application may start one later, which nobody can know yet. If none has processed the
     events of \a object a second later, that is logged, and if none has when also \a wait has passed, \a end is called
-    with the reason, after FutureEnd::take(). \a subject is who was called, for these texts.
+    with the reason, after FutureEnd::take(). \a subject is who was called, for these texts, and
+    \a lock the name of the lock if it is one, for the log.
 
     \a end is called in a thread of this file's own, which exists only while there is something to do: the calling
     thread may be blocked, and so may the main thread, which may wait for it.
 */
-void endWithoutEventLoop(QObject *object, const QString &subject, std::chrono::milliseconds wait,
+void endWithoutEventLoop(QObject *object, const QString &subject, const QString &lock, std::chrono::milliseconds wait,
                          const std::shared_ptr<FutureEnd> &state, std::function<void(const QString &reason)> end);
 
 } // namespace QDistLock
