@@ -11,8 +11,9 @@ namespace QDistLock {
 /// What needs attention comes first.
 static int rankOf(int status)
 {
-    constexpr int order[] = {LockMonitorModel::Disconnected, LockMonitorModel::Endless, LockMonitorModel::Expiring,
-                             LockMonitorModel::Foreign,      LockMonitorModel::Held,    LockMonitorModel::Free};
+    constexpr int order[] = {LockMonitorModel::Disconnected, LockMonitorModel::Endless, LockMonitorModel::Silent,
+                             LockMonitorModel::Expiring,     LockMonitorModel::Foreign, LockMonitorModel::Held,
+                             LockMonitorModel::Free};
     return int(std::find(std::begin(order), std::end(order), status) - std::begin(order));
 }
 

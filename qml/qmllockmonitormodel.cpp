@@ -131,6 +131,30 @@ QJSValue QmlLockMonitorModel::forceRelease(const QString &name, double fencingTo
                                 [](QJSEngine *, Outcome outcome) { return outcome == LockRegistry::Done; });
 }
 
+QVariantMap QmlLockMonitorModel::activityOf(const QString &name) const
+{
+    const LockActivity reported = activity(name);
+    const auto countsOf = [](const LockHistogram &histogram) {
+        QVariantList counts;
+        for (const quint64 count : histogram.counts)
+            counts.append(double(count));
+        return counts;
+    };
+    QVariantList holds;
+    for (const LockHold &hold : reported.holds) {
+        holds.append(QVariantMap{{u"fencingToken"_s, hold.fencingToken},
+                                 {u"client"_s, toMap(hold.client)},
+                                 {u"acquired"_s, hold.acquired},
+                                 {u"waited"_s, hold.waited},
+                                 {u"held"_s, hold.held}});
+    }
+    return {{u"wait"_s, countsOf(reported.wait)},
+            {u"hold"_s, countsOf(reported.hold)},
+            {u"failed"_s, double(reported.failed)},
+            {u"lost"_s, double(reported.lost)},
+            {u"holds"_s, holds}};
+}
+
 QVariant QmlLockMonitorModel::data(const QModelIndex &index, int role) const
 {
     const QVariant value = LockMonitorModel::data(index, role);

@@ -71,6 +71,11 @@ public:
     /// not be reached or refused, or \a fencingToken is none.
     Q_INVOKABLE QJSValue forceRelease(const QString &name, double fencingToken);
 
+    /// What clients have reported of the lock \a name, see LockMonitorModel::activity(): { wait, hold, failed, lost,
+    /// holds }, where `wait` and `hold` are the counts of a histogram, and `holds` is a list of { fencingToken, client,
+    /// acquired, waited, held }.
+    Q_INVOKABLE QVariantMap activityOf(const QString &name) const;
+
     QVariant data(const QModelIndex &index, int role = Qt::DisplayRole) const override;
     QHash<int, QByteArray> roleNames() const override;
 

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 
 namespace QDistLock {
@@ -32,6 +33,15 @@ struct LockHistogram
     std::array<quint64, Bounds.size() + 1> counts{};
     /// Of all durations.
     std::chrono::nanoseconds sum{0};
+
+    /// The index in \c counts of the range that \a duration lies in.
+    static constexpr std::size_t rangeOf(std::chrono::nanoseconds duration)
+    {
+        std::size_t range = 0;
+        while (range < Bounds.size() && duration > Bounds[range])
+            ++range;
+        return range;
+    }
 
     /// Of durations.
     quint64 count() const

@@ -5,6 +5,7 @@
 #define QDISTLOCK_LOCKMONITORMODEL_H
 
 #include <QDistLock/lockinfo.h>
+#include <QDistLock/lockmetrics.h>
 
 #include <QtCore/qabstractitemmodel.h>
 #include <QtCore/qstringlist.h>
@@ -18,16 +19,56 @@ class LockMonitorModelPrivate;
 class LockRegistry;
 
 /*!
+    A hold of a lock whose beginning a LockMonitorModel has seen, or that its holder has reported. A plain value.
+*/
+struct LockHold
+{
+    /// See LockInfo::fencingToken.
+    qint64 fencingToken = 0;
+    /// Who held it, or holds it.
+    LockClient client;
+    /// When it began, or was seen first, in ms on the clock of LockMonitorModel::now().
+    qint64 acquired = 0;
+    /// How long the holder had waited, and how long it held the lock, in ms; -1 if that is not known, or if it still
+    /// holds the lock.
+    ///@{
+    qint64 waited = -1;
+    qint64 held = -1;
+    ///@}
+};
+
+/*!
+    What the clients of a lock have reported of it since a LockMonitorModel began to watch. A plain value.
+*/
+struct LockActivity
+{
+    /// How long each acquire had taken that got the lock.
+    LockHistogram wait;
+    /// How long each hold lasted that has ended.
+    LockHistogram hold;
+    /// Acquires that did not get it.
+    quint64 failed = 0;
+    /// Holds that ended without a release.
+    quint64 lost = 0;
+    /// The last holds that were seen or reported, the newest last: LockMonitorModel::MaximumHolds at most.
+    QList<LockHold> holds;
+};
+
+/*!
     Every lock that is held under the key prefix of a registry, one row for each, sorted by name; and, for some seconds,
     those that were released. For views that show who holds what, who waits, and which holder is dead.
 
     It only reads, and it takes no more than budget() of the server's time. So a new lock appears when a sweep through
     the server's keys has found it: at once beside some ten thousand locks, after minutes beside millions of other keys.
-    The locks in visibleNames() are read each interval(), the others less often if there are many thousands. What comes
-    and goes in between is not seen.
+    The locks in visibleNames() are read each interval(), the others less often if there are many thousands.
 
     If the server cannot be used, the rows keep what was read last, and problems() says why. So a table without rows
     means "no locks" only if isComplete() is true and problems() is empty.
+
+    On one Redis, Sentinel and Cluster, the model asks all clients of this library for reports: each second, or less
+    often if there are more than 500. They say how long acquires waited and holds lasted, also those that came and went
+    between two readings; for which part of the program the lock is held; and that the client still answers. In a
+    Cluster a client reports once it has held a lock. What happened before the model was active is missing.
 
     The model is never reset, so selections remain. Changes are collected: views are notified at most ten times a
     second. The time that passes is no change: show Deadline minus now().
@@ -66,6 +107,12 @@ public:
         PermitsTaken,        ///< int: LockInfo::permitsTaken
         HandOvers,           ///< int: how often another hold was read since the row is there
         Updated,             ///< qint64, in ms on the clock of now(): when it was read
+        Label,               ///< QString: LockOptions::label of the holder; empty if it has none, or none was reported
+        Since,               ///< qint64, in ms on the clock of now(): when the hold began; -1 = it was not reported
+        WaitP50,             ///< qint64, in ms: half of the acquires took no longer; -1 = none was reported
+        WaitP95,             ///< qint64, in ms: the same, 95 %
+        WaitP99,             ///< qint64, in ms: the same, 99 %
+        HoldP95,             ///< qint64, in ms: 95 % of the holds lasted no longer; -1 = none was reported
         Info                 ///< LockInfo
     };
     Q_ENUM(Role)
@@ -83,6 +130,7 @@ public:
         Free,         ///< nobody holds it; the row will be removed unless somebody acquires it
         Held,         ///< as it should be
         Expiring,     ///< less than a third of its lease is left: the holder has not renewed it in time, or never does
+        Silent,       ///< the holder is connected, but reports no more: it stands still, or blocks its event loop
         Disconnected, ///< the holder has no connection to the server: it is dead, or its network is down
         Foreign,      ///< another library holds it
         Endless       ///< it has no time to live, so nobody will get it if its holder is dead
@@ -93,6 +141,8 @@ public:
     static constexpr std::chrono::milliseconds DefaultInterval{1000};
     /// The greatest number of rows; problems() says if there are more locks.
     static constexpr int MaximumCount = 100'000;
+    /// The greatest number of LockActivity::holds.
+    static constexpr int MaximumHolds = 256;
 
     /// Shows nothing before setRegistry().
     explicit LockMonitorModel(QObject *parent = nullptr);
@@ -154,6 +204,9 @@ public:
     /// The row of the lock \a name; -1 if there is none.
     Q_INVOKABLE int rowOf(const QString &name) const;
 
+    /// What was reported of the lock \a name while it had a row; nothing if it has none.
+    LockActivity activity(const QString &name) const;
+
     /// Called by views. data() has the roles above, and Qt::DisplayRole is the name.
     ///@{
     int rowCount(const QModelIndex &parent = QModelIndex()) const override;
@@ -186,5 +239,8 @@ private:
 };
 
 } // namespace QDistLock
+
+Q_DECLARE_METATYPE(QDistLock::LockHold)
+Q_DECLARE_METATYPE(QDistLock::LockActivity)
 
 #endif

@@ -108,6 +108,8 @@ public:
     const LockOptions &options() const { return m_options; }
     /// The server's mark for the place in the queue; empty if the lock never was in it.
     const QByteArray &arrival() const { return m_wait.arrival; }
+    /// When the hold began, or when the oldest acquire that waits began; only while it is not Unlocked.
+    LeaseTime since() const { return holdsLease() ? m_hold.acquiredAt : m_requests.first().since; }
     /// How long the oldest of the acquires waited that the hold began with.
     std::chrono::nanoseconds waited() const { return m_hold.waited; }
     /// That of the last hold, which may have ended.

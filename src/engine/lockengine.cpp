@@ -35,6 +35,24 @@ void LockEngine::convert(const Acquire &, const QByteArray &, Completion complet
             this, [completion = std::move(completion), reply] { completion(reply); }, Qt::QueuedConnection);
 }
 
+void LockEngine::sendMessage(const QByteArray &, const QByteArray &,
+                             std::function<void(const EngineError &)> completion)
+{
+    QMetaObject::invokeMethod(
+            this,
+            [completion = std::move(completion)] {
+                completion(EngineError::permanent(DistributedLock::OptionsError,
+                                                  u"clients cannot send each other messages here"_s));
+            },
+            Qt::QueuedConnection);
+}
+
+void LockEngine::clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion)
+{
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion)] { completion({}, {}); }, Qt::QueuedConnection);
+}
+
 void LockEngine::scan(const QString &prefix, const QString &pattern, const QByteArray &,
                       std::function<void(const ScanStep &)> completion)
 {

@@ -15,6 +15,7 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qmap.h>
 #include <QtCore/qobject.h>
+#include <QtCore/qset.h>
 
 #include <chrono>
 #include <functional>
@@ -248,6 +249,19 @@ public:
     /// there are.
     virtual bool hasShortSteps() const { return false; }
 
+    // Messages between clients, for monitors. Anybody can send one, none is sure to arrive, and a client that does not
+    // know what one means ignores it.
+
+    /// Whether clients can send each other messages here.
+    virtual bool hasMessages() const { return false; }
+    /// Sends \a message to the client with the id \a client, and listens to messages that are sent to this one.
+    /// \a completion gets an error if it was not sent, or if the server does not let this client listen; nobody knows
+    /// whether it was received.
+    virtual void sendMessage(const QByteArray &client, const QByteArray &message,
+                             std::function<void(const EngineError &)> completion);
+    /// The ids of the clients that are connected, or were some seconds ago. After an error some of them are missing.
+    virtual void clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion);
+
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     virtual void waiters(const LockId &lock, int atMost,
                          std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) = 0;
@@ -274,6 +288,8 @@ Q_SIGNALS:
     void handedOver(const QDistLock::LockEngine::Handover &handover);
     /// The result of canBeWoken() may have changed for the locks \a concerned.
     void wakeableChanged(const QDistLock::LockEngine::LockFilter &concerned = {});
+    /// A message of sendMessage() has arrived. Anybody may have sent it.
+    void messageReceived(const QByteArray &message);
     /// Everything that has arrived was processed. A slot may run an event loop, or destroy the engine.
     void processed();
 

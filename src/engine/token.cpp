@@ -20,6 +20,7 @@ namespace QDistLock {
 namespace {
 
 constexpr size_t RandomBytes = 16;
+constexpr qsizetype ClientIdSize = 16;
 constexpr char ReaderMark = 'r';
 constexpr char PermitsMark = 'p';
 constexpr char SlotsMark = '@';
@@ -61,14 +62,16 @@ QByteArrayView withoutKind(QByteArrayView token)
     return permitsIn(token) > 0 ? token.sliced(token.indexOf('/') + 1) : token;
 }
 
+bool isHex(QByteArrayView text)
+{
+    return !text.isEmpty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    });
+}
+
 /// All parts are empty if \a token does not have the form of one.
 TokenParts split(QByteArrayView token)
 {
-    const auto isHex = [](QByteArrayView text) {
-        return !text.isEmpty() && std::all_of(text.begin(), text.end(), [](char c) {
-            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-        });
-    };
     const QByteArrayView whole = withoutKind(token);
     const qsizetype first = whole.indexOf(':');
     const qsizetype second = whole.indexOf(':', first + 1);
@@ -100,6 +103,11 @@ bool Token::isOf(const QByteArray &token, const QByteArray &clientId)
 {
     const QByteArrayView whole = withoutKind(token);
     return whole.size() > clientId.size() && whole.startsWith(clientId) && whole.at(clientId.size()) == ':';
+}
+
+bool Token::isClientId(const QByteArray &text)
+{
+    return text.size() == ClientIdSize && isHex(text);
 }
 
 QByteArray Token::ofReader(const QByteArray &token)

@@ -34,6 +34,8 @@ quint64 sequenceOf(const QByteArray &token);
 QByteArray clientOf(const QByteArray &token);
 /// Whether a client with this id made \a token.
 bool isOf(const QByteArray &token, const QByteArray &clientId);
+/// Whether \a text has the form of the client ids that a TokenGenerator makes.
+bool isClientId(const QByteArray &text);
 /// The number of the connection in \a token; empty if there is none.
 QByteArray connectionOf(const QByteArray &token);
 

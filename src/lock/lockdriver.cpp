@@ -110,7 +110,7 @@ void LockDriver::leaveRegistry(const QString &reason)
 void LockDriver::abandon()
 {
     machine.detach(now(), QString());
-    meter.countLast(machine.takeOutcomes(), machine);
+    count(LockMeter::ofLast(machine.takeOutcomes()));
     endTaking({});
     const auto commands = machine.takeCommands();
     for (const LeaseMachine::Command &command : commands) {
@@ -276,8 +276,15 @@ void LockDriver::run(Context context)
     if (registry)
         registry->watchdog()->schedule(this, std::min(machine.nextWakeUp(), wakeUpAt()), machine.holdsLease());
     const auto outcomes = machine.takeOutcomes();
-    meter.count(outcomes, machine);
+    count(outcomes);
     eventProcessed(outcomes, context);
+}
+
+void LockDriver::count(const QList<LeaseMachine::Outcome> &outcomes)
+{
+    meter.count(outcomes, machine);
+    if (registry)
+        registry->count(*this, outcomes);
 }
 
 template<typename Reply>

@@ -102,6 +102,7 @@ private:
         TakeFailed failed;
     };
 
+    void count(const QList<LeaseMachine::Outcome> &outcomes);
     void taken(const EngineReply &reply);
     void endTaking(const EngineReply &reply);
     void giveBack(const LockEngine::Acquire &operation);

@@ -115,6 +115,7 @@ void LockRegistryPrivate::close()
     };
     detachLocks();
     runPending(EngineError::permanent(DistributedLock::CancelledError, u"the registry was destroyed"_s));
+    m_reporter.reset();
     m_engine.reset(); // gives back the requests that it has not answered
     // The remaining futures end here and not in the destructors of members, because a continuation may call the
     // registry again, create a lock, or run an event loop.
@@ -166,6 +167,7 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                 else // the lock was given up, or the place in the queue was forged
                     m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
             });
+            connect(m_engine.get(), &LockEngine::messageReceived, this, &LockRegistryPrivate::messageReceived);
             connect(m_engine.get(), &LockEngine::processed, this, [this] {
                 if (!m_deliveries.empty() && !m_postedDelivery.isPosted())
                     deliver();
@@ -225,6 +227,8 @@ void LockRegistryPrivate::detach(LockDriver *lock)
 {
     m_watchdog.forget(lock);
     m_locks.remove(lock);
+    if (m_reporter)
+        m_reporter->forget(lock);
 }
 
 QList<LockDriver *> LockRegistryPrivate::locksInTurn(const LockEngine::LockFilter &filter) const
@@ -334,6 +338,16 @@ void LockRegistryPrivate::endDelivery()
         m_nestedLoopTimer.start(0ms); // a posted event could be processed before the loop has looked at anything else
     else
         postDelivery();
+}
+
+void LockRegistryPrivate::messageReceived(const QByteArray &message)
+{
+    const auto request = WatchRequest::parse(message);
+    if (!request)
+        return; // a monitor of this registry reads the reports of others
+    if (!m_reporter)
+        m_reporter = std::make_unique<LockReporter>(this);
+    m_reporter->watch(*request, m_locks);
 }
 
 void LockRegistryPrivate::route(quint64 sequence, LockDriver *lock)

@@ -8,6 +8,7 @@
 #include "base/postedcall.h"
 #include "core/watchdog.h"
 #include "engine/lockengine.h"
+#include "lock/lockreporter.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -80,6 +81,12 @@ public:
     /// Attached locks are notified when the state of the engine changes.
     void attach(LockDriver *lock) { m_locks.insert(lock); }
     void detach(LockDriver *lock);
+    /// \a lock has had \a outcomes, which may be none.
+    void count(const LockDriver &lock, const QList<LeaseMachine::Outcome> &outcomes)
+    {
+        if (m_reporter && m_reporter->isWatched())
+            m_reporter->count(lock, outcomes);
+    }
     /// Routes notices about the token of that sequence to \a lock; null ends it.
     void route(quint64 sequence, LockDriver *lock);
 
@@ -120,6 +127,7 @@ public:
 protected:
 private:
     void setError(const EngineError &error);
+    void messageReceived(const QByteArray &message);
     void engineStateChanged(const LockEngine::LockFilter &concerned);
     void engineFailed();
     Outage &outageAt(const QString &place);
@@ -141,6 +149,7 @@ private:
     std::unique_ptr<LockEngine> m_engine;
     EngineError m_urlError;
     QSet<LockDriver *> m_locks;
+    std::unique_ptr<LockReporter> m_reporter; ///< null before a monitor has asked
     quint64 m_lastTurn = 0;
     QHash<quint64, LockDriver *> m_routes;
     QList<std::pair<std::optional<LockId>, Action>> m_pending;

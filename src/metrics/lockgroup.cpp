@@ -183,9 +183,7 @@ void LockGroup::reset()
 
 void LockGroup::Histogram::add(nanoseconds duration)
 {
-    const auto bound = std::find_if(LockHistogram::Bounds.begin(), LockHistogram::Bounds.end(),
-                                    [duration](auto longest) { return duration <= longest; });
-    count(&m_counts[size_t(bound - LockHistogram::Bounds.begin())]);
+    count(&m_counts[LockHistogram::rangeOf(duration)]);
     count(&m_sum, quint64(duration.count()));
 }
 

@@ -80,7 +80,7 @@ void LockMeter::count(const QList<LeaseMachine::Outcome> &outcomes, const LeaseM
         std::exchange(m_waiting, nullptr)->endedToWait();
 }
 
-void LockMeter::countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMachine &machine)
+QList<LeaseMachine::Outcome> LockMeter::ofLast(QList<LeaseMachine::Outcome> outcomes)
 {
     using Outcome = LeaseMachine::Outcome;
     for (Outcome &outcome : outcomes) {
@@ -89,7 +89,7 @@ void LockMeter::countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMach
         else if (outcome.kind == Outcome::AcquireFailed)
             outcome.error.code = DistributedLock::CancelledError;
     }
-    count(outcomes, machine);
+    return outcomes;
 }
 
 void LockMeter::countRefusal(const QString &name, const QString &label, DistributedLock::Error error)

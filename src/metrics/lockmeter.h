@@ -25,8 +25,8 @@ public:
     void setLock(const QString &name, const QString &label);
     /// Counts the \a outcomes of an event of \a machine, which were all that it had.
     void count(const QList<LeaseMachine::Outcome> &outcomes, const LeaseMachine &machine);
-    /// The same, for a lock that is being destroyed, which ends what it holds and waits for.
-    void countLast(QList<LeaseMachine::Outcome> outcomes, const LeaseMachine &machine);
+    /// What \a outcomes are for a lock that is being destroyed, which ends what it holds and waits for.
+    static QList<LeaseMachine::Outcome> ofLast(QList<LeaseMachine::Outcome> outcomes);
     /// An acquire of the lock \a name with \a label was refused before the machine knew of it.
     void countRefusal(const QString &name, const QString &label, DistributedLock::Error error);
     /// An acquire of several locks failed, because of the lock \a name.
@@ -34,6 +34,7 @@ public:
     /// The lock is part of a MultiLock, which counts the failed acquires of the application. An acquire of this lock
     /// alone that fails is none of these, and is not counted.
     void setIsOneOfSeveral() { m_isOneOfSeveral = true; }
+    bool isOneOfSeveral() const { return m_isOneOfSeveral; }
 
 private:
     static void failed(LockGroup *group, const QString &name, DistributedLock::Error error);

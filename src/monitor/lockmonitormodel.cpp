@@ -6,6 +6,7 @@
 #include "base/logging.h"
 #include "lock/lockregistry_p.h"
 #include "lock/threadcheck.h"
+#include "monitor/clientwatch.h"
 #include "monitor/lockwatch.h"
 
 #include <QDistLock/impl/rolenames.h>
@@ -43,6 +44,9 @@ constexpr milliseconds UpdateInterval = 100ms;
 constexpr milliseconds TickInterval = 250ms;
 /// load() is measured over the last 20 ticks, which is 5 s.
 constexpr size_t LoadTicks = 20;
+/// All LockActivity::holds together, about; but of each lock the last few.
+constexpr qsizetype MostRecorded = 16'384;
+constexpr qsizetype FewRecorded = 8;
 /// A deadline that moves by less is the same one: the way to the server takes a different time each time.
 constexpr milliseconds SameDeadline = 100ms;
 
@@ -54,6 +58,12 @@ QString noRegistry()
 qint64 msOf(LeaseTime time)
 {
     return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
+}
+
+/// The beginning of a hold, perhaps before that of the clock.
+qint64 sinceOf(LeaseTime time)
+{
+    return std::max<qint64>(msOf(time), 0);
 }
 
 bool isSame(const LockClient &a, const LockClient &b)
@@ -74,8 +84,20 @@ LockMonitorModel::LockKind kindOf(const LockInfo &info)
     return info.isHeldWithPermits() ? LockMonitorModel::Permitted : LockMonitorModel::Exclusive;
 }
 
+/// What the clients of a lock have reported.
+struct Reported
+{
+    bool isSilent = false; ///< the holder does not report any more
+    QString label;
+    LeaseTime since = NeverTime; ///< NeverTime: not known
+    qint64 waitP50 = -1;
+    qint64 waitP95 = -1;
+    qint64 waitP99 = -1;
+    qint64 holdP95 = -1;
+};
+
 /// \a lease: the time that was left when the holder was first seen, or had renewed its lease.
-LockMonitorModel::LockStatus statusOf(const LockInfo &info, milliseconds lease)
+LockMonitorModel::LockStatus statusOf(const LockInfo &info, milliseconds lease, bool isSilent)
 {
     if (!info.held)
         return LockMonitorModel::Free;
@@ -85,6 +107,8 @@ LockMonitorModel::LockStatus statusOf(const LockInfo &info, milliseconds lease)
         return LockMonitorModel::Disconnected;
     if (info.foreign)
         return LockMonitorModel::Foreign;
+    if (isSilent)
+        return LockMonitorModel::Silent;
     return info.remaining < lease / 3 ? LockMonitorModel::Expiring : LockMonitorModel::Held;
 }
 
@@ -93,7 +117,51 @@ struct Reading
 {
     LockInfo info;
     LeaseTime at;
+    Reported reported = {};
 };
+
+bool isSameHold(const LockHold &a, const LockHold &b)
+{
+    return a.fencingToken == b.fencingToken && a.client.id == b.client.id;
+}
+
+/// What is kept of the reports about one lock.
+struct Kept
+{
+    struct Holder
+    {
+        QString client;
+        qint64 fencingToken;
+        LeaseTime since;
+        QString label;
+    };
+    QList<Holder> holders;
+    /// Null before anything has happened.
+    std::unique_ptr<LockActivity> activity;
+
+    LockActivity &made()
+    {
+        if (!activity)
+            activity = std::make_unique<LockActivity>();
+        return *activity;
+    }
+};
+
+void add(LockHistogram *histogram, const LockHistogram &more)
+{
+    for (size_t i = 0; i < histogram->counts.size(); ++i)
+        histogram->counts[i] += more.counts[i];
+    // Anybody may publish a report.
+    histogram->sum = more.sum < std::chrono::nanoseconds::max() - histogram->sum ? histogram->sum + more.sum
+                                                                                 : std::chrono::nanoseconds::max();
+}
+
+qint64 percentileOf(const LockHistogram &histogram, double percent)
+{
+    if (histogram.count() == 0)
+        return -1;
+    return std::chrono::round<milliseconds>(histogram.percentile(percent)).count();
+}
 
 class Row
 {
@@ -101,6 +169,7 @@ public:
     explicit Row(const Reading &reading);
 
     const QString &name() const { return m_last.info.name; }
+    const Reading &reading() const { return m_last; }
     /// Returns the roles whose data have changed.
     QList<int> update(const Reading &reading);
     QVariant data(int role) const;
@@ -137,7 +206,7 @@ QList<int> Row::update(const Reading &reading)
         m_lease = info.remaining;
     if (!isSameDeadline)
         m_deadline = end;
-    m_status = statusOf(info, m_lease);
+    m_status = statusOf(info, m_lease, m_last.reported.isSilent);
     if (info.held)
         m_kind = kindOf(info);
     if (info.held && isOtherHold)
@@ -146,7 +215,8 @@ QList<int> Row::update(const Reading &reading)
     using Model = LockMonitorModel;
     QList<int> changed{Model::Updated, Model::Info};
     for (const int role : {Model::Kind, Model::Status, Model::Holder, Model::Deadline, Model::QueueLength,
-                           Model::FencingToken, Model::Permits, Model::PermitsTaken, Model::HandOvers}) {
+                           Model::FencingToken, Model::Permits, Model::PermitsTaken, Model::HandOvers, Model::Label,
+                           Model::Since, Model::WaitP50, Model::WaitP95, Model::WaitP99, Model::HoldP95}) {
         if (data(role) != former.data(role))
             changed.append(role);
     }
@@ -160,6 +230,7 @@ QList<int> Row::update(const Reading &reading)
 QVariant Row::data(int role) const
 {
     const LockInfo &info = m_last.info;
+    const Reported &reported = m_last.reported;
     switch (role) {
     case Qt::DisplayRole:
     case LockMonitorModel::Name:
@@ -188,6 +259,18 @@ QVariant Row::data(int role) const
         return msOf(m_last.at);
     case LockMonitorModel::Info:
         return QVariant::fromValue(info);
+    case LockMonitorModel::Label:
+        return reported.label;
+    case LockMonitorModel::Since:
+        return reported.since == NeverTime ? qint64(-1) : sinceOf(reported.since);
+    case LockMonitorModel::WaitP50:
+        return reported.waitP50;
+    case LockMonitorModel::WaitP95:
+        return reported.waitP95;
+    case LockMonitorModel::WaitP99:
+        return reported.waitP99;
+    case LockMonitorModel::HoldP95:
+        return reported.holdP95;
     default:
         return {};
     }
@@ -214,13 +297,25 @@ public:
     double budget = 0.01;
     QStringList visibleNames;
 
-    std::unique_ptr<LockWatch> lockWatch; ///< null while nothing is read
+    std::unique_ptr<LockWatch> lockWatch;     ///< null while nothing is read
+    std::unique_ptr<ClientWatch> clientWatch; ///< null at the same time
+    std::map<QString, Kept> kept;             ///< by the name of the lock
     std::vector<std::unique_ptr<Row>> rows;
     bool isComplete = false;
     QStringList problems{noRegistry()};
     double load = 0;
 
 private:
+    void read(const LockInfo &lock);
+    const LockInfo *lastRead(const QString &name) const;
+    void readAgain(const QString &name);
+    Reported reportedOf(const LockInfo &info) const;
+    void reported(const ClientReport &report);
+    void record(const QString &name, const LockHold &hold);
+    void silenceChanged(const QString &client);
+    void clientGone(const QString &client);
+    using KeptIterator = std::map<QString, Kept>::iterator;
+    KeptIterator eraseIfUnused(KeptIterator lock);
     void update();
     void removeRows();
     void applyFirst();
@@ -240,6 +335,7 @@ private:
     QStringList m_notifiedProblems = problems;
     double m_notifiedLoad = 0;
     std::deque<std::chrono::nanoseconds> m_spent; ///< after each of the last ticks
+    qsizetype m_recorded = 0;                     ///< locks that have had a LockActivity::holds
 };
 
 LockMonitorModelPrivate::LockMonitorModelPrivate(LockMonitorModel *model)
@@ -255,6 +351,9 @@ LockMonitorModelPrivate::LockMonitorModelPrivate(LockMonitorModel *model)
 void LockMonitorModelPrivate::begin()
 {
     lockWatch.reset();
+    clientWatch.reset();
+    kept.clear();
+    m_recorded = 0;
     m_ticks.stop(); // a slot that runs an event loop may keep watch() waiting
     m_changes.clear();
     m_prefix = registry ? registry->keyPrefix() : QString();
@@ -279,6 +378,7 @@ void LockMonitorModelPrivate::watch()
     if (m_mustBegin)
         return; // follows
     lockWatch.reset();
+    clientWatch.reset();
     m_spent.clear();
     if (!isActive || !registry) {
         load = 0;
@@ -297,17 +397,173 @@ void LockMonitorModelPrivate::watch()
     }
     lockWatch->adopt(names);
     lockWatch->setVisible(visibleNames);
-    const auto read = [this](const LockInfo &lock) {
-        m_changes.insert_or_assign(lock.name, Reading{lock, LockRegistryPrivate::get(registry)->now()});
-        updateLater();
-    };
-    connect(lockWatch.get(), &LockWatch::lockRead, this, read);
+    connect(lockWatch.get(), &LockWatch::lockRead, this, &LockMonitorModelPrivate::read);
     connect(lockWatch.get(), &LockWatch::lockGone, this, [this](const QString &name) {
+        if (const auto lock = kept.find(name); lock != kept.end()) {
+            lock->second.activity.reset();
+            eraseIfUnused(lock);
+        }
         m_changes.insert_or_assign(name, std::nullopt);
         updateLater();
     });
     connect(lockWatch.get(), &LockWatch::changed, this, &LockMonitorModelPrivate::updateLater);
+    clientWatch = std::make_unique<ClientWatch>(LockRegistryPrivate::get(registry));
+    connect(clientWatch.get(), &ClientWatch::reported, this, &LockMonitorModelPrivate::reported);
+    connect(clientWatch.get(), &ClientWatch::silenceChanged, this, &LockMonitorModelPrivate::silenceChanged);
+    connect(clientWatch.get(), &ClientWatch::clientGone, this, &LockMonitorModelPrivate::clientGone);
+    connect(clientWatch.get(), &ClientWatch::changed, this, &LockMonitorModelPrivate::updateLater);
     m_ticks.start();
+}
+
+void LockMonitorModelPrivate::read(const LockInfo &lock)
+{
+    const LeaseTime now = LockRegistryPrivate::get(registry)->now();
+    const LockInfo *const before = lastRead(lock.name);
+    if (before && before->fencingToken != lock.fencingToken && lock.held && lock.holders.isEmpty() && !lock.foreign)
+        record(lock.name, {lock.fencingToken, lock.holder, msOf(now)});
+    m_changes.insert_or_assign(lock.name, Reading{lock, now, reportedOf(lock)});
+    updateLater();
+}
+
+/// Null if the lock has no row, and will get none.
+const LockInfo *LockMonitorModelPrivate::lastRead(const QString &name) const
+{
+    const auto change = m_changes.find(name);
+    if (change != m_changes.end())
+        return change->second ? &change->second->info : nullptr;
+    const int row = q->rowOf(name);
+    return row >= 0 ? &rows[size_t(row)]->reading().info : nullptr;
+}
+
+/// There are other reports about the lock \a name.
+void LockMonitorModelPrivate::readAgain(const QString &name)
+{
+    const auto change = m_changes.find(name);
+    const int row = q->rowOf(name);
+    if (change != m_changes.end() && change->second)
+        change->second->reported = reportedOf(change->second->info);
+    else if (change == m_changes.end() && row >= 0) {
+        Reading reading = rows[size_t(row)]->reading();
+        reading.reported = reportedOf(reading.info);
+        m_changes.emplace(name, reading);
+    }
+    updateLater();
+}
+
+Reported LockMonitorModelPrivate::reportedOf(const LockInfo &info) const
+{
+    Reported reported;
+    reported.isSilent = clientWatch && clientWatch->isSilent(info.holder.id);
+    const auto entry = kept.find(info.name);
+    if (entry == kept.end())
+        return reported;
+    const Kept &lock = entry->second;
+    const bool isAlone = info.holders.isEmpty();
+    for (const Kept::Holder &holder : lock.holders) {
+        if (!info.held || holder.client != info.holder.id || (isAlone && holder.fencingToken != info.fencingToken))
+            continue;
+        reported.label = holder.label;
+        reported.since = holder.since;
+    }
+    if (!lock.activity)
+        return reported;
+    reported.waitP50 = percentileOf(lock.activity->wait, 50);
+    reported.waitP95 = percentileOf(lock.activity->wait, 95);
+    reported.waitP99 = percentileOf(lock.activity->wait, 99);
+    reported.holdP95 = percentileOf(lock.activity->hold, 95);
+    return reported;
+}
+
+void LockMonitorModelPrivate::reported(const ClientReport &report)
+{
+    const LeaseTime now = LockRegistryPrivate::get(registry)->now();
+    for (const LockReport &lock : report.locks) {
+        const QString name = lockWatch->nameOf(lock.key);
+        const bool hasRow = lastRead(name);
+        if (name.isEmpty() || (!hasRow && lock.present.isEmpty() && kept.count(name) == 0))
+            continue;
+        if (!hasRow && !lock.present.isEmpty())
+            lockWatch->suggest(name);
+        if (kept.size() >= size_t(LockMonitorModel::MaximumCount) && kept.count(name) == 0)
+            continue;
+        const auto entry = kept.try_emplace(name).first;
+        Kept &known = entry->second;
+        known.holders.removeIf([&](const Kept::Holder &holder) { return holder.client == report.client.id; });
+        for (const LockReport::Present &present : lock.present) {
+            if (present.isHeld)
+                known.holders.append({report.client.id, present.fencingToken, now - present.since, present.label});
+        }
+        if (!hasRow) {
+            eraseIfUnused(entry);
+            continue;
+        }
+        if (lock.wait.count() + lock.hold.count() > 0 || lock.failed > 0) {
+            LockActivity &activity = known.made();
+            add(&activity.wait, lock.wait);
+            add(&activity.hold, lock.hold);
+            activity.failed += quint64(lock.failed);
+            activity.lost += quint64(lock.lost);
+        }
+        for (const LockReport::EndedHold &hold : lock.ended) {
+            record(name,
+                   {hold.fencingToken, report.client, sinceOf(now - hold.ago - hold.held), hold.waited.count(),
+                    hold.held.count()});
+        }
+        readAgain(name);
+    }
+}
+
+void LockMonitorModelPrivate::record(const QString &name, const LockHold &hold)
+{
+    LockActivity &activity = kept[name].made();
+    QList<LockHold> &holds = activity.holds;
+    const auto known = std::find_if(holds.rbegin(), holds.rend(),
+                                    [&hold](const LockHold &other) { return isSameHold(hold, other); });
+    if (known != holds.rend() && (known->held < 0 || hold.held < 0)) {
+        if (hold.held >= 0)
+            *known = hold;
+        return;
+    }
+    if (holds.isEmpty())
+        ++m_recorded;
+    const auto isBefore = [](const LockHold &a, const LockHold &b) {
+        return std::pair(a.fencingToken, a.acquired) < std::pair(b.fencingToken, b.acquired);
+    };
+    holds.insert(std::upper_bound(holds.begin(), holds.end(), hold, isBefore), hold);
+    const qsizetype most = std::clamp<qsizetype>(MostRecorded / m_recorded, FewRecorded,
+                                                 LockMonitorModel::MaximumHolds);
+    if (holds.size() > most)
+        holds.remove(0, holds.size() - most);
+}
+
+void LockMonitorModelPrivate::clientGone(const QString &client)
+{
+    for (auto lock = kept.begin(); lock != kept.end();) {
+        const auto isOfClient = [&client](const Kept::Holder &holder) { return holder.client == client; };
+        lock = lock->second.holders.removeIf(isOfClient) > 0 ? eraseIfUnused(lock) : std::next(lock);
+    }
+}
+
+LockMonitorModelPrivate::KeptIterator LockMonitorModelPrivate::eraseIfUnused(KeptIterator lock)
+{
+    if (!lock->second.holders.isEmpty() || lock->second.activity)
+        return std::next(lock);
+    return kept.erase(lock);
+}
+
+void LockMonitorModelPrivate::silenceChanged(const QString &client)
+{
+    QStringList names;
+    for (const auto &row : rows) {
+        if (row->reading().info.holder.id == client)
+            names += row->name();
+    }
+    for (const auto &[name, reading] : m_changes) {
+        if (reading && reading->info.holder.id == client)
+            names += name;
+    }
+    for (const QString &name : std::as_const(names))
+        readAgain(name);
 }
 
 size_t LockMonitorModelPrivate::position(const QString &name) const
@@ -346,6 +602,8 @@ void LockMonitorModelPrivate::update()
     }
     if (alive)
         notifyProperties();
+    if (alive && (m_mustBegin || !m_changes.empty())) // because of a slot of these signals
+        updateLater();
 }
 
 /// The first change, and those after it that are of the same kind and concern the rows after it.
@@ -394,6 +652,8 @@ void LockMonitorModelPrivate::notifyProperties()
     if (lockWatch) {
         isComplete |= lockWatch->isComplete();
         problems = lockWatch->problems();
+        if (!clientWatch->problem().isEmpty())
+            problems += clientWatch->problem();
     }
     if (std::exchange(m_notifiedCount, q->count()) != q->count())
         Q_EMIT q->countChanged();
@@ -553,6 +813,12 @@ int LockMonitorModel::rowOf(const QString &name) const
 {
     const size_t row = d->position(name);
     return row < d->rows.size() && d->rows[row]->name() == name ? int(row) : -1;
+}
+
+LockActivity LockMonitorModel::activity(const QString &name) const
+{
+    const auto lock = d->kept.find(name);
+    return lock != d->kept.end() && lock->second.activity ? *lock->second.activity : LockActivity();
 }
 
 int LockMonitorModel::rowCount(const QModelIndex &parent) const

@@ -4,7 +4,10 @@
 #include "monitor/lockwatch.h"
 
 #include "engine/enginefactory.h"
+#include "engine/glob.h"
 #include "lock/lockregistry_p.h"
+
+#include <QDistLock/impl/namebytes.h>
 
 #include <algorithm>
 #include <iterator>
@@ -34,6 +37,9 @@ constexpr nanoseconds LongestPause = 10s;
 constexpr milliseconds FirstRound = 5s;
 /// After a refused SCAN: each attempt adds to the server's ACL LOG.
 constexpr milliseconds RefusalPause = 10s;
+
+/// How many suggested locks may wait to be read; more would leave no time for sweeps.
+constexpr qsizetype MostSuggested = 2 * LockEngine::MostInspected;
 
 QList<LockId> takeSome(QList<LockId> *locks)
 {
@@ -128,6 +134,25 @@ void LockWatch::adopt(const QStringList &names)
     for (const LockId &lock : idsOf(names))
         m_known.insert_or_assign(lock.key(), Known{lock, true});
     m_roundDue = {};
+}
+
+QString LockWatch::nameOf(const QByteArray &key) const
+{
+    const QByteArray prefix = Detail::nameBytes(m_settings.prefix);
+    const bool isWatched = key.startsWith(prefix)
+            && globMatches(Detail::nameBytes(m_settings.pattern), QByteArrayView(key).sliced(prefix.size()));
+    return isWatched ? Detail::nameText(QByteArrayView(key).sliced(prefix.size())) : QString();
+}
+
+void LockWatch::suggest(const QString &name)
+{
+    for (const LockId &lock : idsOf({name})) {
+        if (m_found.size() >= MostSuggested || qsizetype(m_known.size()) >= MostLocks
+            || !m_known.emplace(lock.key(), Known{lock}).second)
+            continue;
+        m_found.append(lock);
+        proceed();
+    }
 }
 
 void LockWatch::setVisible(const QStringList &names)

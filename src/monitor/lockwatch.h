@@ -53,6 +53,10 @@ public:
 
     /// For the beginning: locks that somebody else has read, and which are reported as gone if they are free now.
     void adopt(const QStringList &names);
+    /// The name of the lock \a key; empty if it is not one of those that are watched.
+    QString nameOf(const QByteArray &key) const;
+    /// Somebody says that this lock is held: it is read before the sweep finds it.
+    void suggest(const QString &name);
     /// The locks that are read in each interval, others as the budget permits.
     void setVisible(const QStringList &names);
     /// Reads everything again, with shorter pauses.

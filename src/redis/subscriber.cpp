@@ -235,6 +235,11 @@ void Subscriber::subscribe(const QByteArray &channel)
         d->request(channel);
 }
 
+bool Subscriber::hasChannel(const QByteArray &channel) const
+{
+    return d->channels.contains(channel);
+}
+
 void Subscriber::unsubscribe(const QByteArray &channel)
 {
     if (d->channels.remove(channel) > 0 && d->connection.state() == Connection::Ready) {

@@ -39,6 +39,8 @@ public:
     void subscribe(const QByteArray &channel);
     /// Connects if nobody needed the connection when it was closed, or when a permanent failure ended it.
     void resume();
+    /// subscribe() was called for it, and neither unsubscribe() nor close() since.
+    bool hasChannel(const QByteArray &channel) const;
     /// For a subscriber of the kind Sharded.
     void unsubscribe(const QByteArray &channel);
     /// For a connection that may be lost: sends a PING, at most one every 3 s. If there is no reply within 3 s,

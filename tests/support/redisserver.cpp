@@ -423,7 +423,9 @@ int RedisServer::subscriberCount(const QByteArray &channel)
 
 QList<QByteArray> RedisServer::channels()
 {
-    return sortedStrings(look({"PUBSUB", "CHANNELS"}));
+    QList<QByteArray> channels = sortedStrings(look({"PUBSUB", "CHANNELS"}));
+    channels.removeIf([](const QByteArray &channel) { return channel.endsWith(":monitor"); });
+    return channels;
 }
 
 QString RedisServer::logPath() const

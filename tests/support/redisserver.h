@@ -115,7 +115,7 @@ public:
     /// Without the connection of command().
     int connectedClients();
     int subscriberCount(const QByteArray &channel);
-    /// All channels with subscribers, sorted.
+    /// All channels with subscribers, sorted, but for those of monitors.
     QList<QByteArray> channels();
 
     QByteArray log() const;

@@ -42,9 +42,9 @@ ClusterChannels::ClusterChannels(const QtRedis::ServerUrl &cluster, const QByteA
 
 ClusterChannels::~ClusterChannels()
 {
-    if (m_forcedReleases) {
-        m_forcedReleases->disconnect(this);
-        m_forcedReleases->setNeeded(nullptr);
+    if (m_messages) {
+        m_messages->disconnect(this);
+        m_messages->setNeeded(nullptr);
     }
 }
 
@@ -61,8 +61,8 @@ void ClusterChannels::addNode(const ClusterNode *node)
 
 void ClusterChannels::nodeReadyAgain(const QtRedis::Endpoint &node)
 {
-    if (m_forcedReleases && m_forcedReleasesAt == node)
-        m_forcedReleases->reconnect(); // the cause may have cut it off, too
+    if (m_messages && m_messagesAt == node)
+        m_messages->reconnect(); // the cause may have cut it off, too
 }
 
 void ClusterChannels::removeNode(const QtRedis::Endpoint &node)
@@ -85,13 +85,13 @@ void ClusterChannels::mapChanged()
 
 void ClusterChannels::open()
 {
-    if (m_forcedReleases)
-        m_forcedReleases->resume();
+    if (m_messages)
+        m_messages->resume();
 }
 
 bool ClusterChannels::isReading() const
 {
-    return m_forcedReleases && m_forcedReleases->isReading();
+    return m_messages && m_messages->isReading();
 }
 
 QByteArray ClusterChannels::channelOf(const LockId &lock) const
@@ -205,37 +205,54 @@ void ClusterChannels::sweep()
 
 void ClusterChannels::listenForForcedReleases(const ClusterNode &node)
 {
-    if (m_forcedReleases) {
-        m_forcedReleases->resume();
+    const QByteArray channel = Protocol::Channels + m_clientId;
+    makeMessages(node);
+    if (!m_messages->hasChannel(channel))
+        m_messages->subscribe(channel);
+}
+
+void ClusterChannels::listenForMonitors(const ClusterNode &node)
+{
+    makeMessages(node);
+    m_monitorChannel->listen();
+}
+
+void ClusterChannels::makeMessages(const ClusterNode &node)
+{
+    if (m_messages) {
+        m_messages->resume();
         return;
     }
-    m_forcedReleasesAt = node.endpoint();
-    m_forcedReleases = std::make_unique<QtRedis::Subscriber>(node.lane().server());
-    m_forcedReleases->setClientName(ClientName{m_clientId, {}}.toByteArray());
-    m_forcedReleases->setNeeded([this] { return m_needConnection(); });
-    m_forcedReleases->setPingInterval(PingPace::Interval);
-    m_forcedReleases->setPingDue([](milliseconds sinceLast) { return PingPace::isDue(-1, sinceLast); });
-    connect(m_forcedReleases.get(), &QtRedis::Subscriber::messageReceived, this,
-            [this](const QByteArray &, const QByteArray &payload) {
+    m_messagesAt = node.endpoint();
+    m_messages = std::make_unique<QtRedis::Subscriber>(node.lane().server());
+    m_monitorChannel = std::make_unique<MonitorChannel>(m_messages.get(), m_clientId);
+    m_messages->setClientName(ClientName{m_clientId, {}}.toByteArray());
+    m_messages->setNeeded([this] { return m_needConnection(); });
+    m_messages->setPingInterval(PingPace::Interval);
+    m_messages->setPingDue([](milliseconds sinceLast) { return PingPace::isDue(-1, sinceLast); });
+    connect(m_messages.get(), &QtRedis::Subscriber::messageReceived, this,
+            [this](const QByteArray &channel, const QByteArray &payload) {
+                if (channel == m_monitorChannel->name())
+                    return;
                 const auto message = NoticeMessage::parse(payload);
                 if (message && message->notice == LockEngine::ForcedRelease)
                     Q_EMIT noticed(LockEngine::ForcedRelease, message->sequence, 0ms);
             });
-    connect(m_forcedReleases.get(), &QtRedis::Subscriber::readEnded, this, &ClusterChannels::processed);
-    m_forcedReleases->subscribe(Protocol::Channels + m_clientId);
+    connect(m_monitorChannel.get(), &MonitorChannel::messageReceived, this, &ClusterChannels::messageReceived);
+    connect(m_messages.get(), &QtRedis::Subscriber::readEnded, this, &ClusterChannels::processed);
 }
 
 void ClusterChannels::listenElsewhere(const QtRedis::Endpoint &former)
 {
-    if (!m_forcedReleases || m_forcedReleasesAt != former)
+    if (!m_messages || m_messagesAt != former)
         return;
     const QList<QtRedis::Endpoint> masters = m_watch->map().masters();
     for (const QtRedis::Endpoint &master : masters) {
         const ClusterNode *const node = m_nodes.known(master);
         if (master == former || (node && !node->isUsable()))
             continue;
-        m_forcedReleasesAt = master;
-        m_forcedReleases->setServer(m_cluster.atNode(master), u"another node is listened to"_s);
+        m_messagesAt = master;
+        m_messages->setServer(m_cluster.atNode(master), u"another node is listened to"_s);
         return;
     }
 }

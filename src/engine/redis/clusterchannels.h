@@ -6,6 +6,7 @@
 #include "base/leaseclock.h"
 #include "base/postedcall.h"
 #include "engine/lockengine.h"
+#include "engine/redis/monitorchannel.h"
 #include "redis/topology/clusterwatch.h"
 
 #include <QtCore/qhash.h>
@@ -29,8 +30,9 @@ class ClusterNode;
 
     A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
     holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For
-    forced releases, which are rare, it listens at one node to a channel of the whole cluster. Nodes before Redis 7.0
-    have plain channels only, on which nobody learns that a slot has moved: see "In a cluster" in docs/protocol.md.
+    forced releases, which are rare, and for messages of monitors it listens at one node to a channel of the whole
+    cluster. Nodes before Redis 7.0 have plain channels only, on which nobody learns that a slot has moved: see "In a
+    cluster" in docs/protocol.md.
 
     Thread: that of the engine.
 */
@@ -60,6 +62,10 @@ public:
     /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced; and for
     /// forced releases.
     void watchMaster(const LockId &lock, std::chrono::milliseconds lease);
+    /// Messages of LockEngine::sendMessage() are published to all nodes; this client listens at one of them.
+    void listenForMonitors(const ClusterNode &node);
+    /// Why these do not arrive, although others send them.
+    EngineError monitorError() const { return m_monitorChannel ? m_monitorChannel->error() : EngineError(); }
 
     /// \a node is new.
     void addNode(const ClusterNode *node);
@@ -76,6 +82,7 @@ public:
 Q_SIGNALS:
     // As those of LockEngine.
     void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms);
+    void messageReceived(const QByteArray &message);
     void wakeableChanged(const QDistLock::LockEngine::LockFilter &concerned);
     void processed();
 
@@ -99,8 +106,9 @@ private:
     void movedAway(const QtRedis::Endpoint &node, const QByteArray &name);
     void interrupted(const QtRedis::Endpoint &node);
     void sweep();
-    /// Messages to clients that only hold locks are published to all nodes; this client listens at one of them.
+    /// These messages, too, are published to all nodes.
     void listenForForcedReleases(const ClusterNode &node);
+    void makeMessages(const ClusterNode &node);
     void listenElsewhere(const QtRedis::Endpoint &former);
     void postWakeable(const QByteArray &channel);
     void reportWakeable();
@@ -115,8 +123,9 @@ private:
     QTimer m_sweepTimer;
     QSet<QByteArray> m_changed; ///< channels whose subscription has changed; to be reported together
     PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
-    std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
-    QtRedis::Endpoint m_forcedReleasesAt;
+    std::unique_ptr<QtRedis::Subscriber> m_messages; ///< null until a lock is held, or a message is sent
+    QtRedis::Endpoint m_messagesAt;
+    std::unique_ptr<MonitorChannel> m_monitorChannel; ///< of m_messages
 };
 
 } // namespace QDistLock

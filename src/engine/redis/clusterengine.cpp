@@ -57,6 +57,7 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
     connect(&m_watch, &QtRedis::ClusterWatch::mapChanged, this, &ClusterEngine::mapChanged);
     connect(&m_watch, &QtRedis::ClusterWatch::failed, this, &LockEngine::failed);
     connect(&m_channels, &ClusterChannels::noticed, this, &LockEngine::noticed);
+    connect(&m_channels, &ClusterChannels::messageReceived, this, &LockEngine::messageReceived);
     connect(&m_channels, &ClusterChannels::wakeableChanged, this, &LockEngine::wakeableChanged);
     connect(&m_channels, &ClusterChannels::processed, this, &LockEngine::processed);
 }
@@ -631,6 +632,49 @@ bool ClusterEngine::findHolder(const Waiter &waiter, std::function<void(const st
     if (node && node->lane().isReady())
         return node->lane().findHolder(waiter, std::move(completion));
     return LockEngine::findHolder(waiter, std::move(completion));
+}
+
+void ClusterEngine::sendMessage(const QByteArray &client, const QByteArray &message,
+                                std::function<void(const EngineError &)> completion)
+{
+    for (const auto &[endpoint, node] : m_nodes) {
+        if (!node->lane().isReady() || !node->isReplying())
+            continue;
+        m_channels.listenForMonitors(*node);
+        // Redis passes it on to all nodes.
+        node->lane().sendMessage(client, message, [this, completion = std::move(completion)](const EngineError &error) {
+            completion(error ? error : m_channels.monitorError());
+        });
+        return;
+    }
+    QMetaObject::invokeMethod(
+            this, [this, completion = std::move(completion)] { completion(error()); }, Qt::QueuedConnection);
+}
+
+void ClusterEngine::clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion)
+{
+    struct Gathering
+    {
+        EngineError error;
+        QSet<QByteArray> ids;
+        qsizetype left;
+    };
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    if (masters.isEmpty())
+        return LockEngine::clients(std::move(completion));
+    const auto gathering = std::make_shared<Gathering>(Gathering{{}, {}, masters.size()});
+    for (const QtRedis::Endpoint &master : masters) {
+        ClusterNode *const node = nodeAt(master);
+        node->whenConnected([node, gathering, completion] {
+            node->lane().clients([gathering, completion](const EngineError &error, const QSet<QByteArray> &ids) {
+                if (error)
+                    gathering->error = error;
+                gathering->ids.unite(ids);
+                if (--gathering->left == 0)
+                    completion(gathering->error, gathering->ids);
+            });
+        });
+    }
 }
 
 void ClusterEngine::waiters(const LockId &lock, int atMost,

@@ -164,6 +164,15 @@ void HolderLookup::identifyByRecent(const QList<FoundClient> &clients, Completio
     waitForRecent([this, clients, completion = std::move(completion)] { findByRecent(clients, completion, true); });
 }
 
+void HolderLookup::listClients(std::function<void(const QSet<QByteArray> &ids)> completion)
+{
+    if (!m_refusedUntil.hasExpired())
+        return completion({});
+    if (m_recent && m_recent->isListed && !m_recent->until.hasExpired())
+        return completion(m_recent->clients.clientIds());
+    waitForRecent([this, completion = std::move(completion)] { completion(m_recent->clients.clientIds()); });
+}
+
 void HolderLookup::waitForRecent(std::function<void()> search)
 {
     const bool isComing = m_recent && !m_recent->isListed;

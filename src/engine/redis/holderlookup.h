@@ -43,6 +43,8 @@ public:
     void add(const QByteArray &list);
     /// Sets `identity` and `isIdentified` if a connection in the list is that of \a client.
     void identify(FoundClient *client) const;
+    /// Of the clients that have a connection.
+    QSet<QByteArray> clientIds() const { return {m_identities.keyBegin(), m_identities.keyEnd()}; }
 
 private:
     QHash<QByteArray, Identity> m_identities; ///< by client id
@@ -87,6 +89,8 @@ public:
     /// The same for who asks all the time: by a list of all connections that is some seconds old at most, and only for
     /// clients that are not in it, by the numbers of their connections.
     void identifyByRecent(const QList<FoundClient> &clients, Completion completion);
+    /// The ids of all clients, by such a list; none if there is no list. \a completion may be called before it returns.
+    void listClients(std::function<void(const QSet<QByteArray> &ids)> completion);
     /// The error reply with which the server has refused to list its connections; empty unless it was a moment ago.
     QByteArray refusal() const { return m_refusedUntil.hasExpired() ? QByteArray() : m_refusal; }
     /// A list of all connections would cost too much, or the server does not say how many there are: clients that are

@@ -404,15 +404,28 @@ LockEngine::Inspection LockListing::inspectionOf(const QList<LockId> &locks, con
             error = EngineError::permanent(DistributedLock::ForeignTypeError, u"the key is not a lock"_s);
         inspection.locks.append(error ? LockEngine::unread(lock, error) : byName.value(name));
     }
-    if (const QByteArray refusal = m_holders->refusal(); !refusal.isEmpty()) {
-        inspection.clients = m_errors->ofReply(refusal, "CLIENT LIST");
-    } else if (m_holders->isRecentTooLong()) {
-        inspection.clients = EngineError::passing(
-                DistributedLock::ServerError,
-                u"%1: it has more connections than can be listed again and again, or refuses INFO; which holders are not connected any more is not known"_s
-                        .arg(m_connection->server().toDisplayString()));
-    }
+    inspection.clients = clientsError();
     return inspection;
+}
+
+void LockListing::clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion)
+{
+    m_holders->listClients([this, completion = std::move(completion)](const QSet<QByteArray> &ids) {
+        completion(clientsError(), ids);
+    });
+}
+
+/// Why connected clients may be missing from the list of connections.
+EngineError LockListing::clientsError() const
+{
+    if (const QByteArray refusal = m_holders->refusal(); !refusal.isEmpty())
+        return m_errors->ofReply(refusal, "CLIENT LIST");
+    if (!m_holders->isRecentTooLong())
+        return {};
+    return EngineError::passing(
+            DistributedLock::ServerError,
+            u"%1: it has more connections than can be listed again and again, or refuses INFO; which holders are not connected any more is not known"_s
+                    .arg(m_connection->server().toDisplayString()));
 }
 
 void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor)

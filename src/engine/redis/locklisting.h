@@ -61,6 +61,8 @@ public:
     void scan(const QString &prefix, const QString &pattern, const QByteArray &cursor, int count, Scanned completion);
     /// As LockEngine::inspectAll().
     void inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion);
+    /// As LockEngine::clients(), but \a completion may be called before it returns.
+    void clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion);
     void identifyHolders(const QList<FoundLock> &locks, Completion completion);
     /// \a parts: as in inspect.lua.
     static FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts);
@@ -87,6 +89,7 @@ private:
     void readParts(const QList<LockId> &locks, qsizetype limit, std::function<void(const QList<Part> &)> completion);
     LockEngine::Inspection inspectionOf(const QList<LockId> &locks, const QHash<QString, EngineError> &errors,
                                         const QList<LockInfo> &infos);
+    EngineError clientsError() const;
     void scanOn(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor);
 

@@ -40,6 +40,7 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     connect(lane, &RedisLane::plainSucceeded, this, &RedisEngine::logPlain);
     connect(&m_node, &RedisNode::handedOver, this, &RedisEngine::handedOverByMaster);
     connect(&m_node, &RedisNode::noticed, this, &LockEngine::noticed);
+    connect(&m_node.monitorChannel(), &MonitorChannel::messageReceived, this, &LockEngine::messageReceived);
     connect(&m_node, &RedisNode::wakeableChanged, this, [this] { Q_EMIT wakeableChanged(); });
     connect(&m_node.subscriber(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
         if (m_replicaLane)
@@ -281,6 +282,20 @@ void RedisEngine::scan(const QString &prefix, const QString &pattern, const QByt
 void RedisEngine::inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion)
 {
     m_node.lane().inspectAll(locks, std::move(completion));
+}
+
+void RedisEngine::sendMessage(const QByteArray &client, const QByteArray &message,
+                              std::function<void(const EngineError &)> completion)
+{
+    m_node.monitorChannel().listen();
+    m_node.lane().sendMessage(client, message, [this, completion = std::move(completion)](const EngineError &error) {
+        completion(error ? error : m_node.monitorChannel().error());
+    });
+}
+
+void RedisEngine::clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion)
+{
+    m_node.lane().clients(std::move(completion));
 }
 
 void RedisEngine::waiters(const LockId &lock, int atMost,

@@ -54,6 +54,10 @@ public:
               std::function<void(const ScanStep &)> completion) override;
     void inspectAll(const QList<LockId> &locks, std::function<void(const Inspection &)> completion) override;
     bool hasShortSteps() const override { return true; }
+    bool hasMessages() const override { return true; }
+    void sendMessage(const QByteArray &client, const QByteArray &message,
+                     std::function<void(const EngineError &)> completion) override;
+    void clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion) override;
     void waiters(const LockId &lock, int atMost,
                  std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;

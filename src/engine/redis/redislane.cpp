@@ -6,6 +6,7 @@
 #include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
+#include "engine/redis/monitorchannel.h"
 #include "engine/redis/rediskeys.h"
 #include "scripts.h"
 
@@ -505,6 +506,23 @@ void RedisLane::scan(const QString &prefix, const QString &pattern, const QByteA
 void RedisLane::inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion)
 {
     m_listing.inspectAll(locks, std::move(completion));
+}
+
+void RedisLane::sendMessage(const QByteArray &client, const QByteArray &message,
+                            std::function<void(const EngineError &)> completion)
+{
+    sendOne(nullptr, {"PUBLISH", MonitorChannel::nameOf(client), message}, false, LongestTimeout,
+            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                const bool isSent = result.reply.type == QtRedis::Reply::Integer;
+                completion(isSent ? EngineError() : errorOf(result, "PUBLISH"));
+            });
+}
+
+void RedisLane::clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion)
+{
+    QMetaObject::invokeMethod(
+            this, [this, completion = std::move(completion)]() mutable { m_listing.clients(std::move(completion)); },
+            Qt::QueuedConnection);
 }
 
 void RedisLane::waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion)

@@ -127,6 +127,9 @@ public:
     /// As LockListing::scan().
     void scan(const QString &prefix, const QString &pattern, const QByteArray &cursor, LockListing::Scanned completion);
     void inspectAll(const QList<LockId> &locks, std::function<void(const LockEngine::Inspection &)> completion);
+    void sendMessage(const QByteArray &client, const QByteArray &message,
+                     std::function<void(const EngineError &)> completion);
+    void clients(std::function<void(const EngineError &, const QSet<QByteArray> &ids)> completion);
     void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
     /// Of what was read elsewhere, see OneKeyMode.
     void identifyHolders(const QList<FoundLock> &locks, LockListing::Completion completion)

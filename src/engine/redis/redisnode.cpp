@@ -26,6 +26,7 @@ RedisNode::RedisNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     , m_clock(clock)
     , m_callbacks(std::move(callbacks))
     , m_subscriber(server, kind)
+    , m_monitorChannel(&m_subscriber, clientId)
     , m_lane(server, clock, clientId, m_callbacks.needConnection)
 {
     m_subscriber.setClientName(ClientName{clientId, {}}.toByteArray());
@@ -42,9 +43,11 @@ RedisNode::RedisNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
         connect(&m_lane, &RedisLane::replied, this, &RedisNode::listen);
     // While it waits, a lock sends nothing on the other connection.
     connect(&m_subscriber, &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
-    connect(&m_subscriber, &QtRedis::Subscriber::messageReceived, this,
-            [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
-    connect(&m_subscriber, &QtRedis::Subscriber::subscribed, this, &RedisNode::wakeableChanged);
+    connect(&m_subscriber, &QtRedis::Subscriber::messageReceived, this, &RedisNode::processMessage);
+    connect(&m_subscriber, &QtRedis::Subscriber::subscribed, this, [this](const QByteArray &channel) {
+        if (channel != m_monitorChannel.name())
+            Q_EMIT wakeableChanged();
+    });
     connect(&m_subscriber, &QtRedis::Subscriber::interrupted, this, [this] {
         m_lane.check(); // the cause may have interrupted the other connection, too
         Q_EMIT wakeableChanged();
@@ -103,8 +106,10 @@ void RedisNode::laneReady(bool isAgain)
         m_subscriber.subscribe(m_channel);
 }
 
-void RedisNode::messageReceived(const QByteArray &payload)
+void RedisNode::processMessage(const QByteArray &channel, const QByteArray &payload)
 {
+    if (channel == m_monitorChannel.name())
+        return;
     const auto message = NoticeMessage::parse(payload);
     if (!message)
         return; // anybody may publish on the channel

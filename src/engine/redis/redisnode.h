@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "engine/redis/monitorchannel.h"
 #include "engine/redis/redislane.h"
 
 #include "redis/subscriber.h"
@@ -53,6 +54,8 @@ public:
     bool hasMoved() const { return m_hasMoved; }
     /// The server has executed a command, over whatever connection: listens to the channel of this client.
     void listen();
+    /// For a plain subscriber.
+    MonitorChannel &monitorChannel() { return m_monitorChannel; }
     /// As LockEngine::canBeWoken(), for a plain subscriber; false for a sharded one.
     bool canBeWoken() const { return m_subscriber.isSubscribed(m_channel) && !m_lane.isPlain(); }
     bool isReading() const { return m_lane.isReading() || m_subscriber.isReading(); }
@@ -72,7 +75,7 @@ protected:
 
 private:
     void laneStateChanged();
-    void messageReceived(const QByteArray &payload);
+    void processMessage(const QByteArray &channel, const QByteArray &payload);
 
     const QByteArray m_clientId;
     const QByteArray m_channel; ///< messages to this client are published there
@@ -83,6 +86,7 @@ private:
     bool m_hasMoved = false;
     bool m_isListening = false;
     QtRedis::Subscriber m_subscriber; ///< destroyed after the lane, whose last commands are sent first
+    MonitorChannel m_monitorChannel;
     RedisLane m_lane;
 };
 

@@ -604,7 +604,7 @@ void tst_Queue::oneSubscriptionForAllPrefixes()
     QVERIFY(eventually([&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); }));
     QVERIFY(eventually([&] { return m_server.channels().size() >= 1; }));
     processEvents();
-    QCOMPARE(m_server.commandsProcessed("subscribe") - before, 1);
+    QCOMPARE_LE(m_server.commandsProcessed("subscribe") - before, 2); // and a second later one for monitors
     QCOMPARE(m_server.channels(), QList<QByteArray>{channelOf(m_server.get("lock:0:job"))});
 }
 

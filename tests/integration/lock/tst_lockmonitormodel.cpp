@@ -5,6 +5,7 @@
 #include "support/locktest.h"
 
 #include "support/eventually.h"
+#include "support/monitor.h"
 #include "support/rediscluster.h"
 #include "support/redisset.h"
 #include "support/registrytime.h"
@@ -29,50 +30,6 @@ using namespace LockTesting;
 using QDistLock::LockClient;
 using QDistLock::LockInfo;
 using QDistLock::LockMonitorModel;
-
-namespace {
-
-/// A LockMonitorModel and its registry. A QAbstractItemModelTester checks the model all the time.
-template<typename Registry = LockRegistry>
-class Monitor
-{
-public:
-    explicit Monitor(const QUrl &server)
-        : registry(server)
-    {
-        model.setInterval(100ms);
-        model.setRegistry(&registry);
-    }
-
-    QStringList names() const
-    {
-        QStringList names;
-        for (int row = 0; row < model.rowCount(); ++row)
-            names += model.index(row).data(LockMonitorModel::Name).toString();
-        return names;
-    }
-    /// Invalid if the lock has no row.
-    QVariant data(const QString &name, LockMonitorModel::Role role) const
-    {
-        return model.rowOf(name) < 0 ? QVariant() : model.index(model.rowOf(name)).data(role);
-    }
-    /// -1 if the lock has no row.
-    int status(const QString &name) const
-    {
-        const QVariant status = data(name, LockMonitorModel::Status);
-        return status.isValid() ? status.value<LockMonitorModel::LockStatus>() : -1;
-    }
-    QString holder(const QString &name) const { return data(name, LockMonitorModel::Holder).toString(); }
-    bool hasProblem(const QString &text) const { return model.problems().join(u'\n').contains(text); }
-
-    Registry registry;
-    LockMonitorModel model;
-
-private:
-    QAbstractItemModelTester m_tester{&model, QAbstractItemModelTester::FailureReportingMode::QtTest};
-};
-
-} // namespace
 
 class tst_LockMonitorModel : public RedisLockTest
 {
@@ -874,6 +831,14 @@ void tst_LockMonitorModel::changedInItsSignals()
 {
     writeLocks(40);
     m_server.command({"SET", "lock:other", "x", "PX", "600000"});
+    Monitor counted(m_server.url());
+    bool isCounted = false;
+    connect(&counted.model, &LockMonitorModel::countChanged, this, [&] {
+        if (!std::exchange(isCounted, true))
+            counted.model.setPattern(u"other"_s);
+    });
+    EVENTUALLY_COMPARE(counted.names(), QStringList{u"other"_s});
+
     Monitor monitor(m_server.url());
     QSignalSpy inserted(&monitor.model, &QAbstractItemModel::rowsInserted);
     connect(&monitor.model, &QAbstractItemModel::rowsInserted, this, [&] {
