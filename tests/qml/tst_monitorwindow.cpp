@@ -52,6 +52,7 @@ private Q_SLOTS:
     void sorting();
     void keyboard();
     void queue();
+    void reported();
     void takenAway();
     void takenAwayFromADeadHolder();
     void neverFromTheNextHolder_data();
@@ -327,6 +328,50 @@ void TestMonitorWindow::queue()
     QVERIFY(text(u"waiter"_s).contains(QString::number(QCoreApplication::applicationPid())));
     holder.release();
     EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Nobody waits"_s);
+}
+
+/// Of holds that are over before the window reads them.
+void TestMonitorWindow::reported()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(LockOptions().withLabel(u"Orders::ship"_s));
+    DistributedLock short_(&other, u"a"_s);
+    DistributedLock sign(&other, u"b"_s); // so that one sees when its client reports
+    lock.acquire();
+    sign.acquire();
+    EVENTUALLY_VERIFY(lock.isHeld() && sign.isHeld());
+    load();
+    EVENTUALLY_COMPARE(names(), u"a b"_s);
+    clickRow(u"b"_s);
+    QCOMPARE(selected(), u"b"_s);
+    EVENTUALLY_VERIFY(text(u"hold"_s).startsWith(u"Held for "));
+    QVERIFY(!text(u"hold"_s).contains(u", in "));
+    clickRow(u"a"_s);
+    EVENTUALLY_VERIFY(text(u"hold"_s).endsWith(u", in Orders::ship"));
+    QVERIFY(!item(u"waitTimes"_s));
+    lock.release();
+    for (int i = 0; i < 3; ++i) {
+        short_.acquire();
+        EVENTUALLY_VERIFY(short_.isHeld());
+        short_.release();
+        EVENTUALLY_COMPARE(short_.state(), DistributedLock::Unlocked);
+    }
+    lock.acquire();
+    EVENTUALLY_VERIFY(lock.isHeld());
+    EVENTUALLY_VERIFY(text(u"waitTimes"_s).startsWith(u"Acquires: "));
+    EVENTUALLY_VERIFY(text(u"pastHold"_s).contains(u", held it for "));
+    const auto *model = m_window->findChild<LockMonitorModel *>(u"locks"_s);
+    EVENTUALLY_COMPARE(model->activity(u"a"_s).wait.count(), quint64(4));
+    const auto bars = [&] {
+        return QAccessible::queryAccessibleInterface(item(u"waits"_s))->text(QAccessible::Description);
+    };
+    EVENTUALLY_VERIFY(bars().contains(u"ms: "));
+    click(u"sortWait p95"_s);
+    QCOMPARE(names(), u"a b"_s);
+    click(u"sortWait p95"_s);
+    QCOMPARE(names(), u"b a"_s);
 }
 
 /// A holder at work: one must type the name.
@@ -712,6 +757,7 @@ void TestMonitorWindow::pictures()
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (const char16_t *const name : {u"order:1001", u"order:1001", u"order:1001", u"order:1002", u"report:daily"}) {
         locks.push_back(std::make_unique<DistributedLock>(&registry, QString::fromUtf16(name)));
+        locks.back()->setOptions(LockOptions().withLabel(u"Orders::ship"_s));
         locks.back()->acquire();
     }
     EVENTUALLY_COMPARE(locks.at(2)->queuePosition(), 1);
@@ -722,6 +768,10 @@ void TestMonitorWindow::pictures()
     EVENTUALLY_VERIFY(item(u"chipDisconnected"_s) && item(u"chipEndless"_s));
     clickRow(u"order:1001"_s);
     EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Waiting: 2"_s);
+    EVENTUALLY_VERIFY(text(u"hold"_s).startsWith(u"Held for "));
+    locks.at(0)->release();
+    EVENTUALLY_VERIFY(item(u"waitTimes"_s) && item(u"pastHold"_s));
+    EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Waiting: 1"_s);
     m_window->grabWindow();
     QCoreApplication::processEvents();
     const QImage picture = m_window->grabWindow();

@@ -20,6 +20,14 @@ Pane {
 
     /// The data of the lock in the model, as of the last update(); null if the model has no row for it.
     property var lock: null
+    property var activity: null ///< what clients have reported of it, at the same time
+    readonly property int acquires: lock?.waitP50 >= 0 ? activity.wait.reduce((sum, count) => sum + count, 0) : 0
+    /// Its holds that have ended, as far as they were seen or reported.
+    readonly property var ended: {
+        const isAlone = lock?.kind === LockMonitorModel.Exclusive;
+        const isPresent = hold => hold.held < 0 && isHeld && (!isAlone || hold.fencingToken === lock.fencingToken);
+        return activity && lock ? activity.holds.filter(hold => !isPresent(hold)) : [];
+    }
     property double updated: 0 ///< when the model read it, on the clock of locks.now
     /// null: not known yet
     property var waiters: null
@@ -51,8 +59,17 @@ Pane {
             fencingToken: read(LockMonitorModel.FencingToken),
             permits: read(LockMonitorModel.Permits),
             permitsTaken: read(LockMonitorModel.PermitsTaken),
-            handOvers: read(LockMonitorModel.HandOvers)
+            handOvers: read(LockMonitorModel.HandOvers),
+            label: read(LockMonitorModel.Label),
+            since: read(LockMonitorModel.Since),
+            waitP50: read(LockMonitorModel.WaitP50),
+            waitP95: read(LockMonitorModel.WaitP95),
+            waitP99: read(LockMonitorModel.WaitP99),
+            holdP95: read(LockMonitorModel.HoldP95)
         };
+        const reported = locks.activityOf(name);
+        if (JSON.stringify(reported) !== JSON.stringify(activity))
+            activity = reported;
         updated = read(LockMonitorModel.Updated);
         if (JSON.stringify(now) !== JSON.stringify(lock))
             lock = now;
@@ -137,6 +154,15 @@ Pane {
         }
         visible: pane.lock !== null
         contentWidth: availableWidth
+        activeFocusOnTab: contentHeight > availableHeight
+        Accessible.name: qsTr("Details")
+        Keys.onDownPressed: scrollBy(pane.unit * 3)
+        Keys.onUpPressed: scrollBy(-pane.unit * 3)
+
+        function scrollBy(distance: real) {
+            const view = contentItem as Flickable;
+            view.contentY = Math.max(0, Math.min(view.contentY + distance, contentHeight - availableHeight));
+        }
 
         // A Repeater in a layout would crash Qt 6.4: when it has removed items and the window is resized.
         Column {
@@ -202,6 +228,20 @@ Pane {
                 }
             }
             Label {
+                objectName: "hold"
+                width: column.width
+                visible: pane.isHeld && pane.lock.since >= 0
+                text: {
+                    if (!visible)
+                        return "";
+                    const since = Words.duration(pane.locks.now - pane.lock.since);
+                    return pane.lock.label ? Words.fill(qsTr("Held for %1, in %2"), since, Words.printable(pane.lock.label))
+                        : Words.fill(qsTr("Held for %1"), since);
+                }
+                wrapMode: Text.Wrap
+                textFormat: Text.PlainText
+            }
+            Label {
                 width: column.width
                 visible: pane.lock !== null && pane.lock.fencingToken > 0
                 text: Words.fill(qsTr("Fencing token %1"), pane.lock?.fencingToken)
@@ -210,7 +250,7 @@ Pane {
             Label {
                 width: column.width
                 visible: pane.lock !== null && pane.lock.handOvers > 0
-                text: Words.fill(qsTr("Other holders seen: %1"), pane.lock?.handOvers)
+                text: Words.fill(qsTr("Changed hands while watched: %1"), pane.lock?.handOvers)
                 wrapMode: Text.Wrap
             }
 
@@ -239,7 +279,7 @@ Pane {
 
                     objectName: "waiter"
                     width: column.width
-                    text: Words.fill(qsTr("%1. %2, for %3"), modelData.position + 1, Words.holder(modelData.client),
+                    text: Words.fill(qsTr("%1. %2, waiting for %3"), modelData.position + 1, Words.holder(modelData.client),
                                      Words.duration(modelData.waited))
                     wrapMode: Text.Wrap
                     textFormat: Text.PlainText
@@ -248,6 +288,66 @@ Pane {
             Label {
                 visible: pane.waiters?.length > 50
                 text: qsTr("and others")
+            }
+
+            Label {
+                objectName: "waitTitle"
+                topPadding: pane.unit * 0.5
+                visible: pane.acquires > 0 || pane.activity?.failed > 0 || pane.activity?.lost > 0
+                text: qsTr("Waiting, while watched")
+                font.bold: true
+            }
+            Label {
+                objectName: "waitTimes"
+                width: column.width
+                visible: pane.acquires > 0
+                text: visible ? Words.fill(qsTr("Acquires: %1. Estimated waits: half %2, 95 % %3, 99 % %4."), pane.acquires,
+                                           Words.limit(pane.lock.waitP50), Words.limit(pane.lock.waitP95),
+                                           Words.limit(pane.lock.waitP99)) : ""
+                wrapMode: Text.Wrap
+            }
+            Histogram {
+                objectName: "waits"
+                width: column.width
+                visible: pane.acquires > 0
+                counts: pane.activity?.wait ?? []
+                unit: pane.unit
+            }
+            Label {
+                objectName: "failures"
+                width: column.width
+                visible: pane.activity?.failed > 0 || pane.activity?.lost > 0
+                text: Words.fill(qsTr("Failed acquires: %1, lost locks: %2"), pane.activity?.failed, pane.activity?.lost)
+                wrapMode: Text.Wrap
+            }
+
+            Label {
+                objectName: "historyTitle"
+                topPadding: pane.unit * 0.5
+                visible: pane.ended.length > 0
+                text: qsTr("Earlier holds, newest first")
+                font.bold: true
+            }
+            Repeater {
+                model: pane.ended.slice(-20).reverse()
+
+                Label {
+                    required property var modelData
+
+                    objectName: "pastHold"
+                    width: column.width
+                    text: {
+                        const parts = [Words.holder(modelData.client)];
+                        if (modelData.waited >= 0)
+                            parts.push(Words.fill(qsTr("waited %1"), Words.measured(modelData.waited)));
+                        if (modelData.held >= 0)
+                            parts.push(Words.fill(qsTr("held it for %1"), Words.measured(modelData.held)));
+                        parts.push(Words.fill(qsTr("token %1"), modelData.fencingToken));
+                        return parts.join(", ");
+                    }
+                    wrapMode: Text.Wrap
+                    textFormat: Text.PlainText
+                }
             }
         }
     }

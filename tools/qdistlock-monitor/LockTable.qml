@@ -23,12 +23,14 @@ Item {
     readonly property int lastVisible: Math.ceil((view.visibleArea.yPosition + view.visibleArea.heightRatio) * view.count)
     readonly property real rowHeight: unit * 1.9
     readonly property real rowWidth: width - unit ///< beside the scroll bar
+    readonly property bool isWide: rowWidth > unit * 42 || rows.sortRole === LockMonitorModel.WaitP95
     readonly property var columns: [
         { title: qsTr("Lock"), role: LockMonitorModel.Name },
         { title: qsTr("Status"), role: LockMonitorModel.Status },
         { title: qsTr("Holder"), role: LockMonitorModel.Holder },
         { title: qsTr("Time left"), role: LockMonitorModel.Deadline },
-        { title: qsTr("Waiting"), role: LockMonitorModel.QueueLength }
+        { title: qsTr("Waiting"), role: LockMonitorModel.QueueLength },
+        { title: qsTr("Wait p95"), role: LockMonitorModel.WaitP95 }
     ]
 
     signal picked(name: string)
@@ -38,9 +40,10 @@ Item {
     }
 
     function columnWidth(column: int): real {
-        const fixed = [0, widest.advanceWidth + unit * 1.2, 0, unit * 6, unit * 5.5];
-        const rest = Math.max(0, rowWidth - fixed[1] - fixed[3] - fixed[4]);
-        return fixed[column] || rest / 2;
+        const fixed = [0, widest.advanceWidth + unit * 1.2, 0, unit * 6.6, unit * 6, isWide ? unit * 7.2 : 0];
+        if (column !== 0 && column !== 2)
+            return fixed[column];
+        return Math.max(0, rowWidth - fixed[1] - fixed[3] - fixed[4] - fixed[5]) / 2;
     }
 
     function select(row: int) {
@@ -51,12 +54,16 @@ Item {
         picked(rows.data(rows.index(row, 0), LockMonitorModel.Name));
     }
 
+    function isLongestFirst(role: int): bool {
+        return role === LockMonitorModel.QueueLength || role === LockMonitorModel.WaitP95;
+    }
+
     function sortBy(role: int) {
         if (rows.sortRole === role) {
             rows.sortOrder = rows.sortOrder === Qt.AscendingOrder ? Qt.DescendingOrder : Qt.AscendingOrder;
         } else {
             rows.sortRole = role;
-            rows.sortOrder = role === LockMonitorModel.QueueLength ? Qt.DescendingOrder : Qt.AscendingOrder; // the longest first
+            rows.sortOrder = isLongestFirst(role) ? Qt.DescendingOrder : Qt.AscendingOrder;
         }
         const row = rows.rowOf(selected);
         if (row >= 0)
@@ -84,9 +91,12 @@ Item {
 
                 readonly property bool sorts: table.rows.sortRole === modelData.role
                 readonly property bool isDescending: table.rows.sortOrder === Qt.DescendingOrder
+                readonly property string help: modelData.role === LockMonitorModel.WaitP95
+                    ? qsTr("95 % of the acquires waited no longer (estimated)") : ""
 
                 objectName: "sort" + modelData.title
                 width: table.columnWidth(index)
+                visible: width > 0
                 height: table.rowHeight
                 leftPadding: table.unit * 0.5
                 rightPadding: table.unit * 0.5
@@ -105,6 +115,10 @@ Item {
                     border.width: title.visualFocus ? 1 : 0
                 }
                 onClicked: table.sortBy(modelData.role)
+                ToolTip.visible: help && (hovered || visualFocus)
+                ToolTip.delay: 600
+                ToolTip.text: help
+                Accessible.description: help
                 Accessible.name: sorts
                     ? (isDescending ? qsTr("Sorted by %1, descending") : qsTr("Sorted by %1, ascending")).arg(modelData.title)
                     : qsTr("Sort by %1").arg(modelData.title)
@@ -180,6 +194,7 @@ Item {
                 required property string holder
                 required property double deadline
                 required property int queueLength
+                required property double waitP95
 
                 readonly property bool selected: name === table.selected
                 readonly property bool isFree: status === LockMonitorModel.Free
@@ -190,7 +205,8 @@ Item {
                     Words.title(status),
                     Words.printable(holder),
                     isFree ? "" : timeLeft || qsTr("no end"),
-                    queueLength > 0 ? queueLength : ""
+                    queueLength > 0 ? queueLength : "",
+                    waitP95 < 0 ? "" : Words.shortLimit(waitP95)
                 ]
                 readonly property string spoken: {
                     const parts = [texts[0], texts[1]];
@@ -200,6 +216,8 @@ Item {
                         parts.push(Words.fill(qsTr("%1 left"), timeLeft));
                     if (queueLength > 0)
                         parts.push(Words.fill(qsTr("%1 waiting"), queueLength));
+                    if (waitP95 >= 0)
+                        parts.push(Words.fill(qsTr("95 % waited %1"), Words.limit(waitP95)));
                     return parts.join(", ");
                 }
 
@@ -237,7 +255,9 @@ Item {
                             text: row.texts[index]
                             color: index === 1 && !row.selected ? Words.color(row.status, table.dark) : row.foreground
                             font.bold: index === 1
-                            elide: Text.ElideMiddle
+                            // What stands at the end says that the holder is not connected.
+                            elide: index === 2 && row.status === LockMonitorModel.Disconnected ? Text.ElideLeft
+                                : Text.ElideMiddle
                             clip: true
                             maximumLineCount: 1
                             horizontalAlignment: index > 2 ? Text.AlignRight : Text.AlignLeft

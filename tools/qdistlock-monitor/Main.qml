@@ -23,8 +23,8 @@ ApplicationWindow {
     property string selected
     property string result ///< of the last forced release
 
-    width: unit * 66
-    height: unit * 36
+    width: unit * 72
+    height: unit * 42
     minimumWidth: unit * 50
     minimumHeight: unit * 20
     visible: true

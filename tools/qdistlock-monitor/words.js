@@ -9,7 +9,7 @@
 const Model = QDistLock.LockMonitorModel;
 
 // What needs attention comes first.
-const statuses = [Model.Disconnected, Model.Endless, Model.Expiring, Model.Foreign, Model.Held, Model.Free];
+const statuses = [Model.Disconnected, Model.Endless, Model.Silent, Model.Expiring, Model.Foreign, Model.Held, Model.Free];
 
 function title(status) {
     switch (status) {
@@ -17,6 +17,8 @@ function title(status) {
         return qsTr("Disconnected");
     case Model.Endless:
         return qsTr("Endless");
+    case Model.Silent:
+        return qsTr("Silent");
     case Model.Expiring:
         return qsTr("Expiring");
     case Model.Foreign:
@@ -33,6 +35,8 @@ function explanation(status) {
         return qsTr("The holder has no connection to the server: it is dead, or its network is down. The lock becomes free when its lease ends.");
     case Model.Endless:
         return qsTr("The lock has no time to live: if its holder is dead, nobody will get it.");
+    case Model.Silent:
+        return qsTr("The holder is connected, but has not reported for some seconds: its process is stopped, or its event loop is blocked. The lock stays held until its lease ends.");
     case Model.Expiring:
         return qsTr("Less than a third of the lease is left: the holder has not renewed it in time, or never does.");
     case Model.Foreign:
@@ -50,6 +54,8 @@ function color(status, dark) {
         return dark ? "#ff8a80" : "#b3261e";
     case Model.Endless:
         return dark ? "#ff9ec4" : "#9c1f6b";
+    case Model.Silent:
+        return dark ? "#7fd0ff" : "#00639b";
     case Model.Expiring:
         return dark ? "#ffc66b" : "#8a5300";
     case Model.Foreign:
@@ -74,6 +80,32 @@ function printable(text) {
 
 function holder(client) {
     return client.connected ? printable(client.text) : fill(qsTr("%1 (not connected)"), printable(client.text));
+}
+
+// A measured time, which may be short.
+function measured(ms) {
+    if (ms < 1000)
+        return fill(qsTr("%1\u00a0ms"), Math.max(0, Math.round(ms)));
+    return ms < 10000 ? fill(qsTr("%1\u00a0s"), (ms / 1000).toFixed(1)) : duration(ms);
+}
+
+// A percentile: of longer times nobody knows how long they are.
+const longestKnown = 60000;
+
+function limit(ms) {
+    return ms < longestKnown ? fill(qsTr("at most %1"), measured(ms)) : fill(qsTr("more than %1"), measured(longestKnown));
+}
+
+// The same where there is little room.
+function shortLimit(ms) {
+    return ms < longestKnown ? measured(ms) : fill(qsTr(">\u00a0%1"), measured(longestKnown));
+}
+
+// The longest duration of a range, under its bar; undefined: it has none.
+function bound(ms) {
+    if (ms === undefined)
+        return qsTr("more");
+    return ms < 100 ? fill(qsTr("%1ms"), ms) : fill(qsTr("%1s"), ms / 1000);
 }
 
 function duration(ms) {
