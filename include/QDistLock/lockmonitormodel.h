@@ -130,7 +130,7 @@ public:
         Free,         ///< nobody holds it; the row will be removed unless somebody acquires it
         Held,         ///< as it should be
         Expiring,     ///< less than a third of its lease is left: the holder has not renewed it in time, or never does
-        Silent,       ///< the holder is connected, but reports no more: it stands still, or blocks its event loop
+        Silent,       ///< the holder is connected, but its reports have stopped: its process or event loop stands still
         Disconnected, ///< the holder has no connection to the server: it is dead, or its network is down
         Foreign,      ///< another library holds it
         Endless       ///< it has no time to live, so nobody will get it if its holder is dead
@@ -204,7 +204,7 @@ public:
     /// The row of the lock \a name; -1 if there is none.
     Q_INVOKABLE int rowOf(const QString &name) const;
 
-    /// What was reported of the lock \a name while it had a row; nothing if it has none.
+    /// What clients have reported of the lock \a name since its row was added. Empty if there is no such row.
     LockActivity activity(const QString &name) const;
 
     /// Called by views. data() has the roles above, and Qt::DisplayRole is the name.

@@ -28,7 +28,7 @@ constexpr QByteArrayView ReportWord("report ");
 constexpr qsizetype LongestRequest = 64;
 constexpr qsizetype LongestReport = 256 * 1024;
 constexpr qsizetype LongestLabel = 100;
-/// Longer durations are nobody's, and their sums must not overflow.
+/// Longer durations, and greater counts, are cut: they cannot be true.
 constexpr qint64 LongestMs = 1'000'000'000'000;
 
 /// The number that \a text is in its one canonical spelling; -1 if it is none.

@@ -60,7 +60,7 @@ private:
         std::chrono::nanoseconds held;
         LeaseTime at;
     };
-    /// What a monitor was not told yet.
+    /// What has happened to one lock since the last report to a monitor.
     struct News
     {
         LockHistogram wait;

@@ -32,7 +32,7 @@ constexpr milliseconds AskedAgain = 20s;
 constexpr int FewMissed = 2;
 /// A client that was not asked before is asked each second at first.
 constexpr int QuickAttempts = 3;
-/// A client is silent when so many reports in a row are missing.
+/// A client counts as silent when this many reports in a row are missing.
 constexpr int SilentIntervals = 3;
 /// Our own reports do not arrive, so nobody else's would.
 constexpr int DeafTicks = 10;

@@ -84,7 +84,7 @@ LockMonitorModel::LockKind kindOf(const LockInfo &info)
     return info.isHeldWithPermits() ? LockMonitorModel::Permitted : LockMonitorModel::Exclusive;
 }
 
-/// What the clients of a lock have reported.
+/// What a row shows of the reports about its lock.
 struct Reported
 {
     bool isSilent = false; ///< the holder does not report any more
@@ -125,7 +125,7 @@ bool isSameHold(const LockHold &a, const LockHold &b)
     return a.fencingToken == b.fencingToken && a.client.id == b.client.id;
 }
 
-/// What is kept of the reports about one lock.
+/// All reports about one lock, added up.
 struct Kept
 {
     struct Holder

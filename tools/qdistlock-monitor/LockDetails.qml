@@ -64,8 +64,7 @@ Pane {
             since: read(LockMonitorModel.Since),
             waitP50: read(LockMonitorModel.WaitP50),
             waitP95: read(LockMonitorModel.WaitP95),
-            waitP99: read(LockMonitorModel.WaitP99),
-            holdP95: read(LockMonitorModel.HoldP95)
+            waitP99: read(LockMonitorModel.WaitP99)
         };
         const reported = locks.activityOf(name);
         if (JSON.stringify(reported) !== JSON.stringify(activity))

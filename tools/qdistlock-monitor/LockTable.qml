@@ -255,7 +255,7 @@ Item {
                             text: row.texts[index]
                             color: index === 1 && !row.selected ? Words.color(row.status, table.dark) : row.foreground
                             font.bold: index === 1
-                            // What stands at the end says that the holder is not connected.
+                            // Cut at the beginning, because the end says "(not connected)".
                             elide: index === 2 && row.status === LockMonitorModel.Disconnected ? Text.ElideLeft
                                 : Text.ElideMiddle
                             clip: true

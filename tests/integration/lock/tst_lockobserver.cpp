@@ -450,7 +450,7 @@ void tst_LockObserver::runsAnEventLoop()
     QCOMPARE(heard.list(), QStringList({u"failed first"_s, u"failed second"_s, u"acquired other"_s}));
 }
 
-/// What the event loop of a thread does not report any more is reported at its end, in it.
+/// Events that a thread has not reported when it ends are reported then, in that thread.
 void tst_LockObserver::endOfAThread()
 {
     std::atomic<int> released = 0;

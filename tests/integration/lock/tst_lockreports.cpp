@@ -329,7 +329,7 @@ void tst_LockReports::silent()
     EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
 }
 
-/// By another monitor, with redis-cli as it were; and nothing else is sent.
+/// By a foreign monitor, with raw commands. Nothing is sent that nobody has asked for.
 void tst_LockReports::asked()
 {
     TestLock lock(registry(), u"a"_s);
@@ -355,7 +355,7 @@ void tst_LockReports::asked()
     QVERIFY(!QJsonDocument(report).toJson().contains(m_server.get("lock:a"))); // the token
     EVENTUALLY_VERIFY(!(report = nextReport()).isEmpty());
     QVERIFY(report.value(u"locks"_s).toArray().isEmpty()); // nothing has changed
-    // It is over. What a waiter is told afterwards is the only message.
+    // Ended by the monitor. From then on only another one gets reports.
     m_server.command({"PUBLISH", own, "watch 1f00000000000abc 200 0"});
     m_server.command({"PUBLISH", own, "watch 1f00000000000abc 200 nonsense"});
     lock.release();
