@@ -25,6 +25,8 @@ MonitorChannel::MonitorChannel(QtRedis::Subscriber *subscriber, const QByteArray
                 else if (channel == client)
                     m_timer.start();
             });
+    // Otherwise the timer would make a connection again that nobody needs.
+    connect(subscriber, &QtRedis::Subscriber::interrupted, &m_timer, &QTimer::stop);
     connect(subscriber, &QtRedis::Subscriber::refused, this,
             [this](const QByteArray &channel, const QString &errorString) {
                 if (channel == m_name)
