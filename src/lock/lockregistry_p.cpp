@@ -115,6 +115,8 @@ void LockRegistryPrivate::close()
     };
     detachLocks();
     runPending(EngineError::permanent(DistributedLock::CancelledError, u"the registry was destroyed"_s));
+    if (m_reporter)
+        m_reporter->reportNow();
     m_reporter.reset();
     m_engine.reset(); // gives back the requests that it has not answered
     // The remaining futures end here and not in the destructors of members, because a continuation may call the

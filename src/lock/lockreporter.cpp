@@ -194,6 +194,15 @@ void LockReporter::report()
     }
 }
 
+void LockReporter::reportNow()
+{
+    for (auto &[monitor, watch] : m_watches) {
+        if (!watch.news.empty())
+            watch.nextReport = m_registry->now();
+    }
+    report();
+}
+
 ClientReport LockReporter::takeReport(Watch *watch, LeaseTime now)
 {
     ClientReport report;

@@ -41,6 +41,8 @@ public:
     void count(const LockDriver &lock, const QList<LeaseMachine::Outcome> &outcomes);
     /// \a lock leaves the registry.
     void forget(const LockDriver *lock);
+    /// What has happened since the last report: the registry is about to end.
+    void reportNow();
 
 private:
     /// A lock object that holds its lock, or waits for it.
