@@ -50,8 +50,10 @@ ClientWatch::ClientWatch(LockRegistryPrivate *registry)
     connect(engine, &LockEngine::stateChanged, this, [this] {
         if (!readyEngine())
             return;
-        for (Client &client : m_clients)
-            client.missed = 0; // it must connect again, too
+        for (Client &client : m_clients) { // it must connect again, too
+            client.missed = 0;
+            client.seemsSilent = false;
+        }
         m_deafTicks = 0;
         m_untilAsking = 0;
         tick();
@@ -88,19 +90,17 @@ void ClientWatch::tick()
 
 void ClientWatch::countMissed()
 {
-    QList<QByteArray> silent;
-    for (auto client = m_clients.begin(); client != m_clients.end(); ++client) {
-        if (!client->hasReported)
+    for (Client &client : m_clients) {
+        if (!client.hasReported)
             continue;
-        const auto interval = int(std::chrono::ceil<std::chrono::seconds>(client->interval).count());
-        ++client->missed;
-        if (client->missed == FewMissed * interval) // asked again, at the next tick
+        const auto interval = int(std::chrono::ceil<std::chrono::seconds>(client.interval).count());
+        ++client.missed;
+        if (client.missed == FewMissed * interval) // asked again
             m_untilAsking = 0;
-        else if (client->missed > 1 + SilentIntervals * interval && !std::exchange(client->isSilent, true))
-            silent.append(client.key());
+        client.seemsSilent = client.missed > 1 + SilentIntervals * interval;
+        if (client.seemsSilent && !client.isSilent) // unless it is gone
+            m_untilAsking = 0;
     }
-    for (const QByteArray &id : std::as_const(silent))
-        Q_EMIT silenceChanged(QString::fromLatin1(id));
 }
 
 QString ClientWatch::problem() const
@@ -108,7 +108,8 @@ QString ClientWatch::problem() const
     const QString reason = m_sendError ? m_sendError.text
             : m_deafTicks >= DeafTicks ? u"the server passes on no messages to this client"_s
                                        : QString();
-    return reason.isEmpty() ? QString() : u"waiting times are not known: %1"_s.arg(reason);
+    return reason.isEmpty() ? QString()
+                            : u"waiting times, past holds and silent holders are not known: %1"_s.arg(reason);
 }
 
 void ClientWatch::askAll()
@@ -131,6 +132,11 @@ void ClientWatch::clientsListed(const EngineError &error, const QSet<QByteArray>
     for (const QByteArray &id : std::as_const(gone)) {
         m_clients.remove(id);
         Q_EMIT clientGone(QString::fromLatin1(id));
+    }
+    for (const QByteArray &id : ids) {
+        const auto client = m_clients.find(id);
+        if (client != m_clients.end() && client->seemsSilent && !std::exchange(client->isSilent, true))
+            Q_EMIT silenceChanged(QString::fromLatin1(id));
     }
     LockEngine *const engine = readyEngine();
     const LeaseTime now = m_registry->now();
@@ -179,6 +185,7 @@ void ClientWatch::messageReceived(const QByteArray &message)
         return; // it was not asked
     const bool isFirst = !std::exchange(client->hasReported, true);
     client->missed = 0;
+    client->seemsSilent = false;
     if (client.key() == m_registry->engine()->clientId() && std::exchange(m_deafTicks, 0) >= DeafTicks)
         Q_EMIT changed();
     if (std::exchange(client->isSilent, false))

@@ -52,7 +52,8 @@ private:
         bool hasReported = false;
         qint64 lastReport = 0; ///< its number
         std::chrono::milliseconds interval{0};
-        int missed = 0; ///< ticks since its last report
+        int missed = 0;           ///< ticks since its last report
+        bool seemsSilent = false; ///< if it still exists when the clients are listed
         bool isSilent = false;
     };
 

@@ -426,7 +426,7 @@ void tst_LockReports::mayNotPublish()
         QUrl url = m_server.tcpUrl();
         url.setUserInfo(u"limited:secret"_s);
         Monitor monitor(url);
-        EVENTUALLY_VERIFY(monitor.hasProblem(u"waiting times are not known"_s));
+        EVENTUALLY_VERIFY(monitor.hasProblem(u"waiting times, past holds and silent holders are not known"_s));
         EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
         QCOMPARE(monitor.data(u"a"_s, LockMonitorModel::Since).toLongLong(), -1);
     }
