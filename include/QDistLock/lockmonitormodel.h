@@ -27,7 +27,8 @@ struct LockHold
     qint64 fencingToken = 0;
     /// Who held it, or holds it.
     LockClient client;
-    /// When it began, or was seen first, in ms on the clock of LockMonitorModel::now().
+    /// When it began, or was seen first, in ms on the clock of LockMonitorModel::now(). Negative: before this machine
+    /// was started.
     qint64 acquired = 0;
     /// How long the holder had waited, and how long it held the lock, in ms; -1 if that is not known, or if it still
     /// holds the lock.
@@ -231,6 +232,10 @@ Q_SIGNALS:
     void loadChanged();
     void nowChanged();
     ///@}
+
+    /// A client has reported that its \a hold of the lock \a name has ended: also of a lock that has no row, because it
+    /// was held only between two readings. In each report, a client mentions the last 16 holds of a lock.
+    void holdEnded(const QString &name, const QDistLock::LockHold &hold);
 
 private:
     friend class LockMonitorModelPrivate;

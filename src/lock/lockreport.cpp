@@ -125,6 +125,8 @@ LockReport reportOf(const QJsonObject &object)
         if (report.ended.size() == ClientReport::MostEnded)
             break;
         const QJsonArray hold = value.toArray();
+        if (hold.size() != 4)
+            continue;
         report.ended.append({hold.at(0).toInteger(), msOf(hold.at(1)), msOf(hold.at(2)), msOf(hold.at(3))});
     }
     return report;

@@ -328,6 +328,7 @@ private:
     QTimer m_ticks;
     /// Read, but not in the rows yet; nullopt: gone.
     std::map<QString, std::optional<Reading>> m_changes;
+    std::deque<std::pair<QString, LockHold>> m_ended; ///< reported, but not notified yet; with the name of the lock
     bool m_isUpdating = false;
     bool m_mustBegin = false; ///< remove all rows, and watch
     int m_notifiedCount = 0;
@@ -356,6 +357,7 @@ void LockMonitorModelPrivate::begin()
     m_recorded = 0;
     m_ticks.stop(); // a slot that runs an event loop may keep watch() waiting
     m_changes.clear();
+    m_ended.clear();
     m_prefix = registry ? registry->keyPrefix() : QString();
     isComplete = false;
     problems = registry ? QStringList() : QStringList{noRegistry()};
@@ -479,8 +481,17 @@ void LockMonitorModelPrivate::reported(const ClientReport &report)
     const LeaseTime now = LockRegistryPrivate::get(registry)->now();
     for (const LockReport &lock : report.locks) {
         const QString name = lockWatch->nameOf(lock.key);
+        if (name.isEmpty())
+            continue;
+        QList<LockHold> ended;
+        for (const LockReport::EndedHold &hold : lock.ended) {
+            ended.append({hold.fencingToken, report.client, msOf(now - hold.ago - hold.held), hold.waited.count(),
+                          hold.held.count()});
+            m_ended.emplace_back(name, ended.last());
+            updateLater();
+        }
         const bool hasRow = lastRead(name);
-        if (name.isEmpty() || (!hasRow && lock.present.isEmpty() && kept.count(name) == 0))
+        if (!hasRow && lock.present.isEmpty() && kept.count(name) == 0)
             continue;
         if (!hasRow && !lock.present.isEmpty())
             lockWatch->suggest(name);
@@ -504,11 +515,8 @@ void LockMonitorModelPrivate::reported(const ClientReport &report)
             activity.failed += quint64(lock.failed);
             activity.lost += quint64(lock.lost);
         }
-        for (const LockReport::EndedHold &hold : lock.ended) {
-            record(name,
-                   {hold.fencingToken, report.client, sinceOf(now - hold.ago - hold.held), hold.waited.count(),
-                    hold.held.count()});
-        }
+        for (const LockHold &hold : std::as_const(ended))
+            record(name, hold);
         readAgain(name);
     }
 }
@@ -591,7 +599,13 @@ void LockMonitorModelPrivate::update()
         if (alive)
             m_isUpdating = false;
     });
-    while (alive && (m_mustBegin || !m_changes.empty())) {
+    while (alive && (m_mustBegin || !m_changes.empty() || !m_ended.empty())) {
+        if (!m_mustBegin && m_changes.empty()) {
+            const auto [name, hold] = m_ended.front();
+            m_ended.pop_front();
+            Q_EMIT q->holdEnded(name, hold);
+            continue;
+        }
         if (!std::exchange(m_mustBegin, false)) {
             applyFirst();
             continue;

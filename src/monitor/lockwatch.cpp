@@ -141,7 +141,8 @@ QString LockWatch::nameOf(const QByteArray &key) const
     const QByteArray prefix = Detail::nameBytes(m_settings.prefix);
     const bool isWatched = key.startsWith(prefix)
             && globMatches(Detail::nameBytes(m_settings.pattern), QByteArrayView(key).sliced(prefix.size()));
-    return isWatched ? Detail::nameText(QByteArrayView(key).sliced(prefix.size())) : QString();
+    const QString name = isWatched ? Detail::nameText(QByteArrayView(key).sliced(prefix.size())) : QString();
+    return idsOf({name}).isEmpty() ? QString() : name;
 }
 
 void LockWatch::suggest(const QString &name)

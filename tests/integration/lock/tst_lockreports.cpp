@@ -36,6 +36,7 @@ private Q_SLOTS:
     void activity_data();
     void activity();
     void shortHolds();
+    void holdsWithoutRow();
     void failedAndLost();
     void readers();
     void manyLocks();
@@ -156,6 +157,38 @@ void tst_LockReports::shortHolds()
     QCOMPARE(activity.holds.last().client.id, QString::fromLatin1(idOf(&other)));
     for (qsizetype i = 1; i < activity.holds.size(); ++i)
         QVERIFY(activity.holds.at(i - 1).acquired <= activity.holds.at(i).acquired);
+}
+
+/// A lock that is never held when it could be read, and one that the pattern excludes.
+void tst_LockReports::holdsWithoutRow()
+{
+    TestLock sign(registry(), u"a"_s);
+    TestLock lock(registry(), u"ab"_s);
+    TestLock other(registry(), u"b"_s);
+    QVERIFY(acquireNow(&sign));
+    Monitor monitor(m_server.url());
+    QSignalSpy ended(&monitor.model, &LockMonitorModel::holdEnded);
+    monitor.model.setInterval(1h);
+    monitor.model.setPattern(u"a*"_s);
+    EVENTUALLY_VERIFY(reports(monitor, u"a"_s));
+    QList<qint64> given;
+    for (TestLock *const next : {&other, &lock, &lock, &sign}) {
+        QVERIFY(acquireNow(next));
+        given += next->fencingToken();
+        next->release();
+    }
+    sign.release(); // the second level
+    EVENTUALLY_COMPARE(ended.size(), 3);
+    QCOMPARE(monitor.model.rowOf(u"ab"_s), -1);
+    QList<qint64> tokens;
+    for (const QVariantList &arguments : ended) {
+        const auto hold = arguments.at(1).value<LockHold>();
+        if (arguments.first() == u"ab"_s)
+            tokens += hold.fencingToken;
+        QCOMPARE(hold.client.id, QString::fromLatin1(idOf(registry())));
+        QVERIFY(hold.held >= 0 && hold.waited >= 0 && hold.acquired + hold.held <= monitor.model.now());
+    }
+    QCOMPARE(tokens, given.sliced(1, 2));
 }
 
 void tst_LockReports::failedAndLost()
