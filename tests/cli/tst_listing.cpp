@@ -8,6 +8,7 @@
 #include "support/aclrules.h"
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/respclient.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 
@@ -53,6 +54,11 @@ private Q_SLOTS:
     TIMING void changes();
     TIMING void changesOfReaders();
     TIMING void changesOfPermits();
+    void holdsBetweenReadings();
+    void holdOfAProgram();
+    void holdsBeforeTheClock();
+    void mayNotHearOfHolds();
+    void silentHolder();
     void outage();
     void nobodyReads();
     void outputCannotBeWritten_data();
@@ -76,8 +82,9 @@ private:
 /// `watch`, as people read it and with --json.
 struct Watch
 {
-    explicit Watch(const QUrl &server)
-        : text({server.toEncoded()}, arguments)
+    explicit Watch(const QUrl &server, const QString &interval = u"50ms"_s)
+        : arguments{u"watch"_s, u"--interval"_s, interval}
+        , text({server.toEncoded()}, arguments)
         , events({server.toEncoded()}, arguments + QStringList{u"--json"_s})
     {
     }
@@ -87,7 +94,7 @@ struct Watch
         return text.waitForOutput(line) && events.waitForOutput(event);
     }
 
-    const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
+    const QStringList arguments;
     Program text;
     Program events;
 };
@@ -104,14 +111,60 @@ struct Client
     DistributedLock lock{&registry, u"job"_s};
 };
 
-/// Of the lines that `watch --json` has printed.
+/// Holds locks of other names for a moment, until \a watch has printed that because \a clients have reported it. What
+/// they have done before is printed by then, too. \a sign: another one each time.
+static bool haveReported(Watch *watch, const QList<Client *> &clients, const QByteArray &sign)
+{
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (Client *const client : clients)
+        locks.push_back(std::make_unique<DistributedLock>(
+                &client->registry, QString::fromLatin1(sign + QByteArray::number(locks.size()))));
+    return eventually([&] {
+        bool areAllPrinted = true;
+        for (const auto &lock : locks) {
+            const QByteArray name = lock->name().toUtf8();
+            if (watch->text.output().contains('\t' + name + "\twas held by ")
+                && watch->events.output().contains("\"name\":\"" + name + '"'))
+                continue;
+            areAllPrinted = false;
+            if (LockTesting::acquireNow(lock.get()))
+                lock->release();
+        }
+        return areAllPrinted;
+    });
+}
+
+/// The holds of the lock "reported" that clients have reported, as `watch --json` has printed them.
+static QList<QJsonObject> reportedHolds(const QByteArray &output)
+{
+    QList<QJsonObject> holds;
+    const QList<QByteArray> lines = output.trimmed().split('\n');
+    for (const QByteArray &line : lines) {
+        const QJsonObject object = QJsonDocument::fromJson(line).object();
+        const QJsonObject hold = object.value(u"hold"_s).toObject();
+        if (object.value(u"event"_s) == u"ended"_s && hold.value(u"name"_s) == u"reported"_s)
+            holds += hold;
+    }
+    return holds;
+}
+
+/// The events that `watch --json` has printed, without those of holds that clients report some time later.
 static QStringList eventNames(const QByteArray &output)
 {
     QStringList names;
     const QList<QByteArray> lines = output.trimmed().split('\n');
     for (const QByteArray &line : lines)
         names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
+    names.removeAll(u"ended"_s);
     return names;
+}
+
+/// The same for the lines of `watch`.
+static QList<QByteArray> readingLines(const QByteArray &output)
+{
+    QList<QByteArray> lines = output.trimmed().split('\n');
+    lines.removeIf([](const QByteArray &line) { return line.contains("\twas held by "); });
+    return lines;
 }
 
 void tst_Listing::initTestCase()
@@ -592,7 +645,7 @@ void tst_Listing::changesOfReaders()
     m_json += watch.events.output();
     QCOMPARE(eventNames(watch.events.output()),
              QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
-    QCOMPARE(watch.text.output().count('\n'), 5);
+    QCOMPARE(readingLines(watch.text.output()).size(), 5);
 }
 
 // One line for each holder that comes or has ended, and for another number; none for a renewal.
@@ -632,7 +685,162 @@ void tst_Listing::changesOfPermits()
     QCOMPARE(eventNames(watch.events.output()),
              QStringList(
                      {u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
-    QCOMPARE(watch.text.output().count('\n'), 6);
+    QCOMPARE(readingLines(watch.text.output()).size(), 6);
+}
+
+/// Each is printed once, as its client reports it.
+void tst_Listing::holdsBetweenReadings()
+{
+    constexpr int Count = 20;
+    Client clients[]{Client(m_server.url()), Client(m_server.url())};
+    DistributedLock locks[]{{&clients[0].registry, u"reported"_s}, {&clients[1].registry, u"reported"_s}};
+    for (DistributedLock &lock : locks) {
+        lock.setOptions(LockTesting::options());
+        QVERIFY(LockTesting::acquireNow(&lock)); // is connected when clients are asked to report
+        lock.release();
+    }
+    Watch watch(m_server.url(), u"1h"_s); // reads once
+    QVERIFY(watch.events.waitForOutput("snapshot"));
+    QVERIFY(haveReported(&watch, {&clients[0], &clients[1]}, "a"));
+    QList<QByteArray> given; // as the server says
+    for (int i = 0; i < Count; ++i) {
+        DistributedLock *const lock = &locks[i % 2];
+        QVERIFY(LockTesting::acquireNow(lock));
+        given += m_server.get("{lock:reported}:fence");
+        lock->release();
+    }
+    QVERIFY(haveReported(&watch, {&clients[0], &clients[1]}, "c"));
+
+    QList<QJsonObject> holds = reportedHolds(watch.events.output());
+    QCOMPARE(holds.size(), Count);
+    std::sort(holds.begin(), holds.end(), [](const QJsonObject &a, const QJsonObject &b) {
+        return a.value(u"fence"_s).toInteger() < b.value(u"fence"_s).toInteger();
+    });
+    QList<QByteArray> lines = watch.text.output().split('\n');
+    lines.removeIf([](const QByteArray &line) { return !line.contains("\treported\twas held by tst_listing on "); });
+    QCOMPARE(lines.size(), Count);
+    for (int i = 0; i < Count; ++i) {
+        const QJsonObject &hold = holds.at(i);
+        QCOMPARE(QByteArray::number(hold.value(u"fence"_s).toInteger()), given.at(i));
+        QCOMPARE(watch.text.output().count(", fence " + given.at(i) + ", until "), 1);
+        const QJsonObject holder = hold.value(u"holder"_s).toObject();
+        QCOMPARE(holder.value(u"pid"_s).toInteger(), QCoreApplication::applicationPid());
+        QCOMPARE(holder.value(u"client"_s) == holds.at(0).value(u"holder"_s).toObject().value(u"client"_s), i % 2 == 0);
+        const auto time = [&hold](const QString &member) {
+            return QDateTime::fromString(hold.value(member).toString(), Qt::ISODateWithMs);
+        };
+        QCOMPARE(time(u"acquired"_s).msecsTo(time(u"released"_s)), hold.value(u"heldMs"_s).toInteger());
+        QVERIFY(hold.value(u"waitedMs"_s).toInteger() >= 0);
+    }
+    m_json += watch.events.output();
+}
+
+/// Waits until \a holder has reported to two monitors, as a foreign subscriber to their channels sees it.
+static bool reportsToBoth(const Program &holder, const Support::RedisServer &server)
+{
+    Support::RespClient subscriber;
+    if (!subscriber.connectToUnix(server.socketPath()))
+        return false;
+    subscriber.command({"PSUBSCRIBE", "lock:client:*:monitor"});
+    QSet<QByteArray> channels;
+    const QByteArray pid = "\"pid\":" + QByteArray::number(holder.processId()) + '}';
+    return eventually([&] {
+        const QVariantList message = subscriber.readReply(1ms, true).toList();
+        if (message.size() == 4 && message.at(3).toByteArray().contains(pid))
+            channels.insert(message.at(2).toByteArray());
+        return channels.size() == 2;
+    });
+}
+
+/// It ends with its lock, and reports before that.
+void tst_Listing::holdOfAProgram()
+{
+    Program holder({m_server.url().toEncoded()}, {u"hold"_s, u"--lease=1h"_s, u"reported"_s});
+    QVERIFY(eventually([this] { return m_server.exists("lock:reported"); }));
+    Watch watch(m_server.url());
+    QVERIFY(reportsToBoth(holder, m_server));
+    holder.closeWriteChannel();
+    QCOMPARE(holder.waitForStatus(), 0);
+    QVERIFY(watch.hasPrinted("\treported\twas held by qdistlock on ", "\"event\":\"ended\""));
+    QCOMPARE(reportedHolds(watch.events.output()).size(), 1);
+}
+
+/// A hold that began before this machine was started.
+void tst_Listing::holdsBeforeTheClock()
+{
+    Client client(m_server.url());
+    DistributedLock other(&client.registry, u"other"_s);
+    other.setOptions(LockTesting::options());
+    QVERIFY(LockTesting::acquireNow(&other));
+    const QByteArray id = m_server.get("lock:other").split(':').first();
+    Watch watch(m_server.url(), u"1h"_s);
+    QVERIFY(watch.events.waitForOutput("snapshot"));
+    QVERIFY(haveReported(&watch, {&client}, "a"));
+    constexpr qint64 TenYears = 315'360'000'000;
+    const QByteArray report = R"(report {"client":")" + id
+            + R"(","number":1,"locks":[{"lock":"lock:reported","ended":[[7,0,)" + QByteArray::number(TenYears)
+            + R"(,0],5,[1]]},{"lock":"lock:wrong}","ended":[[8,0,0,0]]}]})";
+    const QVariantList channels = m_server.command({"PUBSUB", "CHANNELS", "lock:client:*:monitor"}).toList();
+    for (const QVariant &channel : channels)
+        m_server.command({"PUBLISH", channel.toByteArray(), report});
+    QVERIFY(watch.hasPrinted(", fence 7, until ", "\"fence\":7,"));
+    QVERIFY(haveReported(&watch, {&client}, "c"));
+    const QList<QJsonObject> holds = reportedHolds(watch.events.output());
+    QCOMPARE(holds.size(), 1);
+    const auto time = [&holds](const QString &member) {
+        return QDateTime::fromString(holds.first().value(member).toString(), Qt::ISODateWithMs);
+    };
+    QCOMPARE(time(u"acquired"_s).msecsTo(time(u"released"_s)), TenYears);
+    QVERIFY(time(u"released"_s) <= QDateTime::currentDateTimeUtc());
+    QVERIFY(!watch.events.output().contains("wrong"));
+}
+
+/// It says so.
+void tst_Listing::mayNotHearOfHolds()
+{
+    QList<QByteArray> rule{"ACL", "SETUSER", "reader"};
+    rule += Support::aclRule("lockmonitor", "secret");
+    m_server.command(rule + QList<QByteArray>{"-publish"});
+    QUrl url = m_server.url();
+    url.setUserName(u"reader"_s);
+    url.setPassword(u"secret"_s);
+    Watch watch(url);
+    QVERIFY(watch.text.waitForErrors("past holds and silent holders are not known"));
+    m_server.command({"ACL", "DELUSER", "reader"});
+}
+
+/// Its process is stopped, and continued.
+void tst_Listing::silentHolder()
+{
+    Program holder({m_server.url().toEncoded()}, {u"hold"_s, u"--lease=1h"_s, u"reported"_s});
+    QVERIFY(eventually([this] { return m_server.exists("lock:reported"); }));
+    Watch watch(m_server.url());
+    QVERIFY(watch.hasPrinted("reported\theld by ", "snapshot"));
+    QVERIFY(reportsToBoth(holder, m_server));
+    holder.sendSignal(SIGSTOP);
+    QVERIFY(watch.hasPrinted("\treported\tits holder is silent: ", "\"event\":\"silent\""));
+    holder.sendSignal(SIGCONT);
+    QVERIFY(watch.hasPrinted("\treported\tits holder reports again\n", "\"event\":\"reporting\""));
+
+    // Stopped once more, and then somebody else holds the lock.
+    holder.sendSignal(SIGSTOP);
+    QVERIFY(eventually([&] { return watch.events.output().count("\"event\":\"silent\"") == 2; }));
+    Client client(m_server.url());
+    DistributedLock lock(&client.registry, u"reported"_s);
+    lock.setOptions(LockTesting::options().withWait(LockOptions::Forever));
+    QCOMPARE(run({u"release"_s, u"--force"_s, u"--yes"_s, u"reported"_s}).status, 0);
+    QVERIFY(LockTesting::acquireNow(&lock));
+    const QByteArray fence = QByteArray::number(lock.fencingToken());
+    QVERIFY(watch.events.waitForOutput("\"fence\":" + fence + ','));
+    QVERIFY(haveReported(&watch, {&client}, "a"));
+    lock.release();
+    QVERIFY(watch.events.waitForOutput("\"event\":\"ended\",\"hold\":{"));
+    QVERIFY(eventually([&] { return watch.text.output().contains(", fence " + fence + ", until "); }));
+    m_json += watch.events.output();
+    QCOMPARE(watch.events.output().count("\"event\":\"reporting\""), 1);
+    holder.sendSignal(SIGCONT);
+    holder.closeWriteChannel();
+    QVERIFY(holder.waitForStatus() >= 0);
 }
 
 void tst_Listing::outage()

@@ -16,22 +16,6 @@ using std::chrono::milliseconds;
 
 namespace Cli {
 
-namespace {
-
-QJsonObject jsonOf(const LockClient &client)
-{
-    const auto textOrNull = [](const QString &text) { return text.isEmpty() ? QJsonValue() : QJsonValue(text); };
-    return {
-            {u"client"_s, client.id},
-            {u"host"_s, textOrNull(client.host)},
-            {u"pid"_s, client.pid > 0 ? QJsonValue(client.pid) : QJsonValue()},
-            {u"application"_s, textOrNull(client.application)},
-            {u"connected"_s, client.connected},
-    };
-}
-
-} // namespace
-
 QString roughText(milliseconds time)
 {
     const qint64 ms = time.count();
@@ -69,19 +53,31 @@ bool isStale(const LockInfo &info)
     return info.held && (info.remaining < 0ms || !info.isHolderConnected());
 }
 
+QJsonObject toJson(const LockClient &client)
+{
+    const auto textOrNull = [](const QString &text) { return text.isEmpty() ? QJsonValue() : QJsonValue(text); };
+    return {
+            {u"client"_s, client.id},
+            {u"host"_s, textOrNull(client.host)},
+            {u"pid"_s, client.pid > 0 ? QJsonValue(client.pid) : QJsonValue()},
+            {u"application"_s, textOrNull(client.application)},
+            {u"connected"_s, client.connected},
+    };
+}
+
 QJsonObject toJson(const LockInfo &info)
 {
     const bool isOurs = info.held && !info.foreign;
     QJsonArray holders;
     if (isOurs && info.holders.isEmpty())
-        holders.append(jsonOf(info.holder));
+        holders.append(toJson(info.holder));
     for (const LockClient &holder : info.holders)
-        holders.append(jsonOf(holder));
+        holders.append(toJson(holder));
     return {
             {u"name"_s, info.name},
             {u"held"_s, info.held},
             {u"foreign"_s, info.foreign},
-            {u"holder"_s, isOurs ? QJsonValue(jsonOf(info.holder)) : QJsonValue()},
+            {u"holder"_s, isOurs ? QJsonValue(toJson(info.holder)) : QJsonValue()},
             {u"readers"_s, info.readerCount},
             {u"permits"_s, info.permits},
             {u"permitsTaken"_s, info.permitsTaken},
@@ -95,7 +91,7 @@ QJsonObject toJson(const LockInfo &info)
 
 QJsonObject toJson(const LockWaiter &waiter)
 {
-    QJsonObject object = jsonOf(waiter.client);
+    QJsonObject object = toJson(waiter.client);
     object.insert(u"position"_s, waiter.position + 1);
     object.insert(u"waitedMs"_s, qint64(waiter.waited.count()));
     return object;

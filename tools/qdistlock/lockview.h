@@ -24,6 +24,7 @@ QString roughText(std::chrono::milliseconds time);
 /// The holder cannot release it any more, or it has no time to live.
 bool isStale(const QDistLock::LockInfo &info);
 
+QJsonObject toJson(const QDistLock::LockClient &client);
 QJsonObject toJson(const QDistLock::LockInfo &info);
 QJsonObject toJson(const QDistLock::LockWaiter &waiter);
 

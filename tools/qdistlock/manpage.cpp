@@ -135,7 +135,7 @@ QString jsonSection(const QJsonObject &definitions)
             "the same. Times are in milliseconds. Members may be added later, so skip those that you do not know. The "
             "file qdistlock.schema.json, which is installed in share/qdistlock, describes the same as a JSON schema.\n\n"
             "run prints nothing of its own: the output is that of CMD, with --json and without."_s);
-    for (const QString &name : {u"outcome"_s, u"permits"_s, u"listing"_s, u"event"_s, u"lock"_s, u"client"_s,
+    for (const QString &name : {u"outcome"_s, u"permits"_s, u"listing"_s, u"event"_s, u"hold"_s, u"lock"_s, u"client"_s,
                                 u"waiter"_s, u"doctor"_s, u"check"_s}) {
         const QJsonObject object = definitions.value(name).toObject();
         const QJsonObject members = object.value(u"properties"_s).toObject();
