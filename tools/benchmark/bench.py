@@ -25,6 +25,7 @@ from cases.engines import EnginesCase
 from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
+from cases.monitor import MonitorCase
 from cases.pairs import PairsCase
 from cases.promotion import PromotionCase
 from cases.quorum import PlainCase, QuorumCase
@@ -85,6 +86,8 @@ def all_cases():
         WaitersCase(1000),
         HeldCase(10000, targets=True),
         HeldCase(100000, targets=False),
+        MonitorCase(),
+        MonitorCase(other_keys=500000),
         ClusterCase(),
         ReshardingCase(),
         PromotionCase(),

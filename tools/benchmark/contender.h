@@ -72,6 +72,8 @@ std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
 /// Different locks, held until their keys are deleted.
 std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
+/// A model of the locks that others hold.
+std::unique_ptr<Contender> makeLibraryMonitor(const Setup &setup);
 /// Locks held over fail-overs.
 std::unique_ptr<Contender> makeLibrarySentinel(const Setup &setup);
 /// One lock, beside another one for which a replica is missing.
@@ -91,6 +93,15 @@ std::unique_ptr<Contender> makeLibraryResharding(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
 /// Scopes inside a scope of the same lock.
 std::unique_ptr<Contender> makeLibraryReentry(const Setup &setup);
+
+/// Of this process, in bytes.
+struct Memory
+{
+    double heap;
+    double resident;
+
+    static Memory now();
+};
 
 /// Wall clock and processor time since construction.
 class Stopwatch

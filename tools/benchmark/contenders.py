@@ -89,7 +89,7 @@ class Contenders:
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0, witness=None, permits=0):
         """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood, sentinel,
-        beside-wait, turns, together, one-by-one, resharding, readers, readwrite."""
+        beside-wait, turns, together, one-by-one, resharding, readers, readwrite, monitor."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         where += ["--work", str(work)]
         if pause:  # unknown to versions that --before may name

@@ -13,7 +13,29 @@ import sys
 import time
 
 
-class Server:
+class Redis:
+    """A connection to one server."""
+
+    def _use(self, connection):
+        self._connection, self._reader = connection, connection.makefile("rb")
+
+    def command(self, *words):
+        """A reply of more than one value is not read."""
+        encoded = [str(word).encode() for word in words]
+        self._connection.sendall(
+            b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
+        )
+        line = self._reader.readline().rstrip()
+        if line.startswith(b"-"):
+            sys.exit(f"bench: {' '.join(map(str, words))}: {line.decode()}")
+        return self._reader.read(int(line[1:]) + 2) if line.startswith(b"$") else line[1:]
+
+    def info(self, section):
+        text = self.command("INFO", section).decode()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+class Server(Redis):
     """A private redis-server, on a Unix socket and a free TCP port, without persistence."""
 
     def __init__(self, folder):
@@ -34,28 +56,22 @@ class Server:
             )
             if self._answers():
                 self.port = port
-                self._reader = self._connection.makefile("rb")
                 return
         sys.exit("bench: redis-server does not start")
 
     def _answers(self):
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and self.process.poll() is None:
-            self._connection = socket.socket(socket.AF_UNIX)
+            connection = socket.socket(socket.AF_UNIX)
             try:
-                self._connection.connect(self.socket)
+                connection.connect(self.socket)
+                self._use(connection)
                 return True
             except OSError:
-                self._connection.close()
+                connection.close()
                 time.sleep(0.02)
         self.stop()
         return False
-
-    def info(self, section):
-        self._connection.sendall(b"INFO %s\r\n" % section.encode())
-        size = int(self._reader.readline()[1:])
-        text = self._reader.read(size + 2).decode()
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def url(self, transport="tcp"):
         return "unix://" + self.socket if transport == "unix" else f"redis://127.0.0.1:{self.port}"
@@ -78,6 +94,17 @@ class Server:
             if command not in left_out:
                 count += int(values.split("calls=")[1].split(",")[0])
         return count
+
+    def fill(self, keys):
+        """Adds keys that no lock has to do with."""
+        self.command("EVAL", "for i = 1, ARGV[1] do redis.call('SET', 'other:' .. i, 'x') end return 0", 0, keys)
+
+    def log_slow_commands(self, microseconds):
+        """From now on; returns how many commands took longer since the last call."""
+        found = int(self.command("SLOWLOG", "LEN"))
+        self.command("CONFIG", "SET", "slowlog-log-slower-than", microseconds, "slowlog-max-len", 10000)
+        self.command("SLOWLOG", "RESET")
+        return found
 
     def version(self):
         return self.info("server").get("redis_version", "unknown")
@@ -182,7 +209,7 @@ class Cluster:
             node.process.wait()
 
 
-class ClusterNode:
+class ClusterNode(Redis):
     """One node, and a connection to it."""
 
     def __init__(self, port, process):
@@ -193,27 +220,12 @@ class ClusterNode:
         deadline = time.monotonic() + 10
         while True:
             try:
-                self._connection = socket.create_connection(("127.0.0.1", self.port))
+                self._use(socket.create_connection(("127.0.0.1", self.port)))
                 break
             except OSError:
                 if time.monotonic() > deadline:
                     sys.exit("bench: a node of the cluster does not start")
                 time.sleep(0.02)
-        self._reader = self._connection.makefile("rb")
-
-    def command(self, *words):
-        encoded = [str(word).encode() for word in words]
-        self._connection.sendall(
-            b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
-        )
-        line = self._reader.readline().rstrip()
-        if line.startswith(b"-"):
-            sys.exit(f"bench: {' '.join(map(str, words))}: {line.decode()}")
-        return self._reader.read(int(line[1:]) + 2) if line.startswith(b"$") else line[1:]
-
-    def info(self, section):
-        text = self.command("INFO", section).decode()
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def id(self):
         if not self._id:

@@ -8,11 +8,9 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qeventloop.h>
-#include <QtCore/qfile.h>
 #include <QtCore/qtimer.h>
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <vector>
 
@@ -22,23 +20,6 @@ namespace Bench {
 namespace {
 
 using QDistLock::DistributedLock;
-
-/// In bytes.
-struct Memory
-{
-    double heap;
-    double resident;
-
-    static Memory now()
-    {
-        const struct mallinfo2 info = mallinfo2();
-        QFile statm(u"/proc/self/statm"_s);
-        if (!statm.open(QIODevice::ReadOnly))
-            fail(u"cannot read /proc/self/statm"_s);
-        const double pages = statm.readAll().split(' ').value(1).toDouble();
-        return {static_cast<double>(info.uordblks + info.hblkhd), pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
-    }
-};
 
 /*
     Many locks of one registry, held until the process ends. The first run constructs and acquires them, and reports the

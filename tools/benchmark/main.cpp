@@ -10,10 +10,13 @@
 
 #include <QtCore/qcommandlineparser.h>
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qfile.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qmap.h>
 
+#include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -60,6 +63,16 @@ qint64 microseconds()
     return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
+Memory Memory::now()
+{
+    const struct mallinfo2 info = mallinfo2();
+    QFile statm(u"/proc/self/statm"_s);
+    if (!statm.open(QIODevice::ReadOnly))
+        fail(u"cannot read /proc/self/statm"_s);
+    const double pages = statm.readAll().split(' ').value(1).toDouble();
+    return {static_cast<double>(info.uordblks + info.hblkhd), pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
+}
+
 Stopwatch::Stopwatch()
     : m_start(std::chrono::steady_clock::now())
     , m_cpuStart(cpuSeconds())
@@ -98,6 +111,7 @@ int main(int argc, char **argv)
             {u"library-waiters"_s, Bench::makeLibraryWaiters},
             {u"library-held"_s, Bench::makeLibraryHeld},
             {u"library-lost"_s, Bench::makeLibraryLost},
+            {u"library-monitor"_s, Bench::makeLibraryMonitor},
             {u"library-sentinel"_s, Bench::makeLibrarySentinel},
             {u"library-beside-wait"_s, Bench::makeLibraryBesideWait},
             {u"library-flood"_s, Bench::makeLibraryFlood},
