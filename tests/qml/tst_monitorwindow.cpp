@@ -10,6 +10,7 @@
 #include "support/eventually.h"
 #include "support/redisserver.h"
 #include "support/rows.h"
+#include "support/stoppableholder.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
@@ -764,8 +765,13 @@ void TestMonitorWindow::pictures()
     write("cache:warm");
     write("migration", -1);
     writeDead("invoice:77");
+    Support::StoppableHolder holder(m_server.url(), u"stock:count"_s);
     load();
     EVENTUALLY_VERIFY(item(u"chipDisconnected"_s) && item(u"chipEndless"_s));
+    const auto *const model = m_window->findChild<LockMonitorModel *>(u"locks"_s);
+    EVENTUALLY_VERIFY(model->index(model->rowOf(u"stock:count"_s)).data(LockMonitorModel::Since).toLongLong() > 0);
+    holder.stop();
+    EVENTUALLY_VERIFY(item(u"chipSilent"_s));
     clickRow(u"order:1001"_s);
     EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Waiting: 2"_s);
     EVENTUALLY_VERIFY(text(u"hold"_s).startsWith(u"Held for "));

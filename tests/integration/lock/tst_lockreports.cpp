@@ -8,6 +8,7 @@
 #include "support/rediscluster.h"
 #include "support/rows.h"
 #include "support/sentinelset.h"
+#include "support/stoppableholder.h"
 
 #include <QDistLock/MultiLock>
 
@@ -15,8 +16,6 @@
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
-#include <QtCore/qscopeguard.h>
-#include <QtCore/qsemaphore.h>
 
 #include <optional>
 
@@ -323,42 +322,13 @@ void tst_LockReports::countedOnce()
 /// A client whose event loop is blocked.
 void tst_LockReports::silent()
 {
-    QThread thread;
-    QObject context; // lives in the thread
-    context.moveToThread(&thread);
-    thread.start();
-    QSemaphore held, blocked, goOn;
-    std::unique_ptr<LockRegistry> blockedRegistry;
-    std::unique_ptr<TestLock> lock;
-    const auto end = qScopeGuard([&] {
-        goOn.release();
-        QMetaObject::invokeMethod(
-                &context,
-                [&] {
-                    lock.reset();
-                    blockedRegistry.reset();
-                },
-                Qt::BlockingQueuedConnection);
-        thread.quit();
-        thread.wait();
-    });
-    QMetaObject::invokeMethod(&context, [&] {
-        blockedRegistry = std::make_unique<LockRegistry>(m_server.url());
-        lock = std::make_unique<TestLock>(blockedRegistry.get(), u"a"_s, options(Outlasting));
-        connect(lock.get(), &DistributedLock::acquired, &context, [&] { held.release(); });
-        lock->acquire();
-    });
-    held.acquire();
+    Support::StoppableHolder holder(m_server.url(), u"a"_s);
     Monitor monitor(m_server.url());
     EVENTUALLY_VERIFY(reports(monitor, u"a"_s));
     QCOMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
-    QMetaObject::invokeMethod(&context, [&] {
-        blocked.release();
-        goOn.acquire();
-    });
-    blocked.acquire();
+    holder.stop();
     EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Silent));
-    goOn.release();
+    holder.goOn();
     EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
 }
 
