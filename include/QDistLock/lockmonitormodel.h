@@ -102,6 +102,7 @@ public:
         Holder,              ///< QString for people: LockInfo::holderText(); empty if it is free
         Holders,             ///< QList<LockClient>: LockInfo::holders, or the one holder
         Deadline,            ///< qint64, in ms on the clock of now(): when the lease ends; -1 = it does not, or is free
+        Lease,               ///< qint64, in ms: what was left when the hold was first seen, or renewed; -1 as Deadline
         QueueLength,         ///< int: LockInfo::queueLength
         FencingToken,        ///< qint64: LockInfo::fencingToken
         Permits,             ///< int: LockInfo::permits

@@ -214,7 +214,7 @@ QList<int> Row::update(const Reading &reading)
 
     using Model = LockMonitorModel;
     QList<int> changed{Model::Updated, Model::Info};
-    for (const int role : {Model::Kind, Model::Status, Model::Holder, Model::Deadline, Model::QueueLength,
+    for (const int role : {Model::Kind, Model::Status, Model::Holder, Model::Deadline, Model::Lease, Model::QueueLength,
                            Model::FencingToken, Model::Permits, Model::PermitsTaken, Model::HandOvers, Model::Label,
                            Model::Since, Model::WaitP50, Model::WaitP95, Model::WaitP99, Model::HoldP95}) {
         if (data(role) != former.data(role))
@@ -245,6 +245,8 @@ QVariant Row::data(int role) const
         return QVariant::fromValue(holdersOf(info));
     case LockMonitorModel::Deadline:
         return m_deadline == NeverTime ? qint64(-1) : msOf(m_deadline);
+    case LockMonitorModel::Lease:
+        return m_deadline == NeverTime ? qint64(-1) : qint64(m_lease.count());
     case LockMonitorModel::QueueLength:
         return info.queueLength;
     case LockMonitorModel::FencingToken:

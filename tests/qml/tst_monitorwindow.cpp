@@ -51,6 +51,7 @@ private Q_SLOTS:
     void search();
     void statuses();
     void sorting();
+    void timeLeft();
     void keyboard();
     void queue();
     void reported();
@@ -278,6 +279,21 @@ void TestMonitorWindow::sorting()
     QCOMPARE(names(), u"a b c"_s);
     click(u"sortLock"_s);
     QCOMPARE(names(), u"c b a"_s);
+}
+
+/// The bar is as long as what is left of the lease.
+void TestMonitorWindow::timeLeft()
+{
+    write("a", 800'000);
+    write("b", -1);
+    load();
+    EVENTUALLY_COMPARE(names(), u"b a"_s);
+    EVENTUALLY_VERIFY(item(u"timeLeft:a"_s) && item(u"timeLeft:a"_s)->width() > 0);
+    const double whole = item(u"timeLeft:a"_s)->width();
+    m_server.command({"PEXPIRE", "lock:a", "400000"});
+    EVENTUALLY_VERIFY(item(u"timeLeft:a"_s)->width() < whole * 0.55);
+    QVERIFY(item(u"timeLeft:a"_s)->width() > whole * 0.3);
+    QVERIFY(!item(u"timeLeft:b"_s));
 }
 
 void TestMonitorWindow::keyboard()

@@ -193,6 +193,7 @@ Item {
                 required property int status
                 required property string holder
                 required property double deadline
+                required property double lease
                 required property int queueLength
                 required property double waitP95
 
@@ -266,6 +267,24 @@ Item {
                             Accessible.ignored: true
                         }
                     }
+                }
+
+                Rectangle {
+                    readonly property real longest: table.columnWidth(3) - table.unit
+
+                    objectName: "timeLeft:" + row.name
+                    visible: row.lease > 0
+                    anchors {
+                        right: parent.right
+                        rightMargin: table.columnWidth(4) + table.columnWidth(5) + table.unit * 0.5
+                        bottom: parent.bottom
+                        bottomMargin: height / 2
+                    }
+                    width: longest * Math.max(0, Math.min(1, (row.deadline - table.locks.now) / row.lease))
+                    height: table.unit * 0.15
+                    radius: height / 2
+                    color: row.selected ? row.foreground : Words.color(row.status, table.dark)
+                    Accessible.ignored: true
                 }
 
                 TapHandler {

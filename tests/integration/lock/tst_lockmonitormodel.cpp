@@ -170,6 +170,7 @@ void tst_LockMonitorModel::kinds()
     QCOMPARE(monitor.status(u"foreign"_s), int(LockMonitorModel::Foreign));
     QCOMPARE(monitor.status(u"endless"_s), int(LockMonitorModel::Endless));
     QCOMPARE(monitor.data(u"endless"_s, LockMonitorModel::Deadline), QVariant(qint64(-1)));
+    QCOMPARE(monitor.data(u"endless"_s, LockMonitorModel::Lease), QVariant(qint64(-1)));
     QCOMPARE(monitor.holder(u"foreign"_s), u"another library"_s);
     QVERIFY(monitor.holder(u"read"_s).startsWith(u"2 readers, among them "_s));
     QVERIFY(monitor.holder(u"permits"_s).startsWith(u"the holders of 2 of 3 permits, among them "_s));
@@ -304,13 +305,17 @@ void tst_LockMonitorModel::expiring()
     EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Expiring));
     const qint64 left = monitor.data(u"a"_s, LockMonitorModel::Deadline).toLongLong() - monitor.model.now();
     QVERIFY2(left <= 190'000, qPrintable(QString::number(left)));
+    const auto lease = [&monitor] { return monitor.data(u"a"_s, LockMonitorModel::Lease).toLongLong(); };
+    QVERIFY2(lease() > 190'000 && lease() <= 600'000, qPrintable(QString::number(lease())));
     m_server.command({"PEXPIRE", "lock:a", "590000"}); // renewed
     EVENTUALLY_COMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
+    QVERIFY2(lease() > 190'000 && lease() <= 590'000, qPrintable(QString::number(lease())));
     lock.release();
     TestLock shorter(registry(), u"a"_s, options(150s));
     QVERIFY(acquireNow(&shorter));
     EVENTUALLY_COMPARE(monitor.data(u"a"_s, LockMonitorModel::FencingToken).toLongLong(), shorter.fencingToken());
     QCOMPARE(monitor.status(u"a"_s), int(LockMonitorModel::Held));
+    QVERIFY2(lease() <= 150'000, qPrintable(QString::number(lease())));
 }
 
 void tst_LockMonitorModel::hugeTtl()
