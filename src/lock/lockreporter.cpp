@@ -128,10 +128,11 @@ void LockReporter::count(const LockDriver &lock, const QList<LeaseMachine::Outco
             && former->since == present.since && former->fencingToken == present.fencingToken;
     if (isSame)
         return;
-    if (wasPresent)
+    if (wasPresent && former->key != present.key)
         forget(&lock);
     tell(present.key);
-    QList<const LockDriver *> &all = m_byKey[present.key];
+    Locks &all = m_byKey[present.key];
+    all.removeOne(&lock);
     all.insert(present.isHeld ? 0 : all.size(), &lock);
     m_present.insert(&lock, present);
 }
@@ -240,7 +241,7 @@ LockReport LockReporter::reportOf(const QByteArray &key, const News &news, Lease
 {
     LockReport report{key, {}, news.wait, news.hold, news.failed, news.lost, {}};
     const auto locks = m_byKey.find(key);
-    for (const LockDriver *lock : locks != m_byKey.end() ? locks->second : QList<const LockDriver *>()) {
+    for (const LockDriver *lock : locks != m_byKey.end() ? locks->second : Locks()) {
         if (report.present.size() == ClientReport::MostPresent)
             break;
         const Present &present = *m_present.constFind(lock);

@@ -13,6 +13,7 @@
 #include <QtCore/qobject.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
+#include <QtCore/qvarlengtharray.h>
 
 #include <chrono>
 #include <functional>
@@ -83,6 +84,8 @@ private:
         std::optional<QByteArray> passedTo = QByteArray(); ///< nullopt: it has ended
     };
 
+    using Locks = QVarLengthArray<const LockDriver *, 1>;
+
     /// The news of the lock \a key for each watch.
     void tell(const QByteArray &key, const std::function<void(News *)> &change = nullptr);
     void endHold(Present *present, bool isLost, LeaseTime at);
@@ -96,7 +99,7 @@ private:
     LeaseTime m_keptUntil;                 ///< if nobody watches any more
     std::map<QByteArray, Watch> m_watches; ///< by the id of the monitor
     QHash<const LockDriver *, Present> m_present;
-    std::map<QByteArray, QList<const LockDriver *>> m_byKey; ///< those of m_present; first those that hold the lock
+    std::map<QByteArray, Locks> m_byKey; ///< those of m_present; first those that hold the lock
     QTimer m_timer;
 };
 
