@@ -788,6 +788,12 @@ void TestMonitorWindow::pictures()
     EVENTUALLY_VERIFY(model->index(model->rowOf(u"stock:count"_s)).data(LockMonitorModel::Since).toLongLong() > 0);
     holder.stop();
     EVENTUALLY_VERIFY(item(u"chipSilent"_s));
+    clickRow(u"stock:count"_s);
+    click(u"release"_s);
+    EVENTUALLY_VERIFY(isDialogOpen());
+    QVERIFY(text(u"warning"_s).startsWith(u"It is connected, but does not run"));
+    click(u"cancel"_s);
+    EVENTUALLY_VERIFY(!isDialogOpen());
     clickRow(u"order:1001"_s);
     EVENTUALLY_COMPARE(text(u"queueTitle"_s), u"Waiting: 2"_s);
     EVENTUALLY_VERIFY(text(u"hold"_s).startsWith(u"Held for "));

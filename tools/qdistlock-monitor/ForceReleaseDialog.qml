@@ -81,6 +81,8 @@ Dialog {
                     return qsTr("The lock has changed hands since. Close this, and look who holds it now.");
                 if (!dialog.isAlone)
                     return qsTr("All who hold it lose it. Until they hear of it, others may work at the same time.");
+                if (dialog.current?.status === LockMonitorModel.Silent)
+                    return qsTr("It is connected, but does not run: its process is stopped, or its event loop is blocked. When it runs again, it may go on with its work until it hears that it lost the lock.");
                 return dialog.mayWork
                     ? qsTr("It is connected and may be at work. Until it hears that it lost the lock, two programs may work at the same time.")
                     : qsTr("It has no connection to the server. If only its network is down, it may still be at work until its lease ends.");
