@@ -270,9 +270,8 @@ Item {
                 }
 
                 Rectangle {
-                    readonly property real longest: table.columnWidth(3) - table.unit
+                    readonly property real share: Math.max(0, Math.min(1, (row.deadline - table.locks.now) / row.lease))
 
-                    objectName: "timeLeft:" + row.name
                     visible: row.lease > 0
                     anchors {
                         right: parent.right
@@ -280,11 +279,20 @@ Item {
                         bottom: parent.bottom
                         bottomMargin: height / 2
                     }
-                    width: longest * Math.max(0, Math.min(1, (row.deadline - table.locks.now) / row.lease))
-                    height: table.unit * 0.15
+                    width: table.columnWidth(3) - table.unit
+                    height: table.unit * 0.2
                     radius: height / 2
-                    color: row.selected ? row.foreground : Words.color(row.status, table.dark)
+                    color: Qt.alpha(row.foreground, 0.15)
                     Accessible.ignored: true
+
+                    Rectangle {
+                        objectName: "timeLeft:" + row.name
+                        width: parent.width * parent.share
+                        height: parent.height
+                        radius: parent.radius
+                        color: parent.share < 1 / 3 && !row.selected ? Words.color(LockMonitorModel.Expiring, table.dark)
+                            : Qt.alpha(row.foreground, 0.55)
+                    }
                 }
 
                 TapHandler {
