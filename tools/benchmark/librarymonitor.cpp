@@ -43,9 +43,10 @@ public:
         QObject::connect(&m_lock, &DistributedLock::acquireFailed, &m_lock,
                          [this] { fail(u"qdistlock: "_s + m_lock.errorString()); });
         QObject::connect(&m_model, &LockMonitorModel::rowsInserted, &m_model,
-                         [this](const QModelIndex &, int first, int last) { look(first, last); });
-        QObject::connect(&m_model, &LockMonitorModel::dataChanged, &m_model,
-                         [this](const QModelIndex &first, const QModelIndex &last) { look(first.row(), last.row()); });
+                         [this](const QModelIndex &, int first, int last) { rowsChanged(first, last); });
+        QObject::connect(
+                &m_model, &LockMonitorModel::dataChanged, &m_model,
+                [this](const QModelIndex &first, const QModelIndex &last) { rowsChanged(first.row(), last.row()); });
     }
 
     QJsonObject run(std::chrono::milliseconds duration, int) override
@@ -95,7 +96,7 @@ private:
         return stopwatch.finish(m_model.count()).toJson();
     }
 
-    void look(int first, int last)
+    void rowsChanged(int first, int last)
     {
         if (!m_stopwatch)
             return;

@@ -19,10 +19,10 @@
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qmap.h>
-#include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <poll.h>
@@ -88,7 +88,7 @@ private:
 
     LockMonitorModel m_model;
     QList<EndedHold> m_holds;
-    QSet<QString> m_changed;        ///< rows that may have another status or holder since the last call
+    std::set<QString> m_changed;    ///< rows that may have another status or holder since the last call
     QMap<QString, qint64> m_silent; ///< locks whose holder is silent, and its fencing token
 };
 
@@ -138,7 +138,7 @@ void Reports::changed(int first, int last)
 QList<Reports::Silence> Reports::takeSilences()
 {
     QList<Silence> silences;
-    const QSet<QString> names = std::exchange(m_changed, {});
+    const std::set<QString> names = std::exchange(m_changed, {});
     for (const QString &name : names) {
         const QModelIndex index = m_model.index(m_model.rowOf(name));
         const auto lock = index.data(LockMonitorModel::Info).value<LockInfo>();
