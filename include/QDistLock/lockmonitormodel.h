@@ -132,7 +132,7 @@ public:
         Free,         ///< nobody holds it; the row will be removed unless somebody acquires it
         Held,         ///< as it should be
         Expiring,     ///< less than a third of its lease is left: the holder has not renewed it in time, or never does
-        Silent,       ///< the holder is connected, but its reports have stopped: its process or event loop stands still
+        Silent,       ///< connected, but its reports have stopped: the process is stopped, or its event loop is blocked
         Disconnected, ///< the holder has no connection to the server: it is dead, or its network is down
         Foreign,      ///< another library holds it
         Endless       ///< it has no time to live, so nobody will get it if its holder is dead

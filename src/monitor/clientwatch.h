@@ -30,8 +30,8 @@ public:
 
     /// Why nobody reports, in a sentence; empty if they do, as far as is known.
     QString problem() const;
-    /// The client is connected, but its reports have stopped: its process or event loop stands still. False for a
-    /// client that has never reported.
+    /// The client has reported before, and is still connected, but no reports arrive: its process is stopped, or its
+    /// event loop is blocked.
     bool isSilent(const QString &client) const;
 
 Q_SIGNALS:

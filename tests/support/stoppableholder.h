@@ -15,7 +15,7 @@
 
 namespace Support {
 
-/// Holds a lock in a thread of its own, whose event loop can be blocked.
+/// Runs a thread that holds a lock. stop() blocks the event loop of that thread.
 class StoppableHolder
 {
 public:

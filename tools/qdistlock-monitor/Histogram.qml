@@ -58,7 +58,7 @@ Row {
                 x: 1
                 width: parent.width - 2
                 height: bar.count > 0 ? Math.max(2, histogram.unit * 4 * bar.count / histogram.most) : 1
-                color: bar.count > 0 ? palette.highlight : palette.placeholderText
+                color: bar.count > 0 ? palette.highlight : Qt.alpha(palette.windowText, 0.5)
             }
             Label {
                 id: bound
