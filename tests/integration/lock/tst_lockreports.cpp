@@ -108,14 +108,16 @@ void tst_LockReports::activity()
     const auto holds = [&] { return monitor.model.activity(u"a"_s).hold.count(); };
     EVENTUALLY_COMPARE(waits(), quint64(2));
     EVENTUALLY_COMPARE(holds(), quint64(2));
-    const auto tokens = [&] {
-        QList<qint64> tokens;
-        for (const LockHold &hold : monitor.model.activity(u"a"_s).holds)
-            tokens += hold.fencingToken;
-        return tokens;
+    // Others may be among them that were read while the lock was handed over, before it was claimed.
+    const auto reported = [&] {
+        QList<LockHold> holds = monitor.model.activity(u"a"_s).holds;
+        holds.removeIf([&](const LockHold &hold) {
+            return hold.fencingToken != firstToken && hold.fencingToken != secondToken;
+        });
+        return holds;
     };
-    EVENTUALLY_COMPARE(tokens().first(2), QList<qint64>({firstToken, secondToken}));
-    const QList<LockHold> history = monitor.model.activity(u"a"_s).holds;
+    EVENTUALLY_VERIFY(reported().size() == 2 && reported().at(1).held >= 0);
+    const QList<LockHold> history = reported();
     QCOMPARE(history.at(0).client.id, QString::fromLatin1(idOf(&firstRegistry)));
     QCOMPARE(history.at(1).client.id, QString::fromLatin1(idOf(&secondRegistry)));
     QCOMPARE(history.at(1).client.pid, QCoreApplication::applicationPid());
